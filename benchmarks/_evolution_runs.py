@@ -32,15 +32,15 @@ LARGEST = 3000
 def evolution(schedule, d=2, **params):
     """Return the sampler at the paper's settings, or at ours."""
     if schedule == "theory":
-        params = {"schedule": "theory", "postprocess": "threshold", **params}
+        params = {"schedule": "theory", "votes__postprocess": "threshold", **params}
     params = {"epsilon": EPSILON, "delta": DELTA, "domain": Ball(1.0, n_features=d), **params}
-    return PrivateEvolutionSampler(**params)
+    return PrivateEvolutionSampler().set_params(**params)
 
 
 def on_grid(d=2, **params):
     """Return the sampler of one step on a grid."""
     params = {"epsilon": EPSILON, "delta": DELTA, "domain": Ball(1.0, n_features=d), **params}
-    return PrivateSignedMeasureSampler(**params)
+    return PrivateSignedMeasureSampler().set_params(**params)
 
 
 class Start:

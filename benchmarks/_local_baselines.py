@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from sklearn_dpgen.evolution._weight_projections import project_simplex
-from sklearn_dpgen.mechanisms._discrete import response_table
 from sklearn_dpgen.mechanisms._joint_questions import same_group
+from sklearn_dpgen.mechanisms._randomizers import response_table
 from sklearn_dpgen.tables._answer_fit import Population
 from sklearn_dpgen.tables._distributions import ProductMixture
 from sklearn_dpgen.utils._random import torch_generator

@@ -28,7 +28,7 @@ EPSILON, DELTA = 10.0, 1e-5
 EPSILONS = (1.0, 3.0)
 CURVES = ("MNIST-digits", "background", "scale")
 NETWORK = {
-    "hidden_layer_sizes": (64,),
+    "training__hidden_layer_sizes": (64,),
     "feature_dim": 16,
     "source_batch_size": 128,
     "source_iter": 400,
@@ -37,18 +37,23 @@ NETWORK = {
 TRAINING = {"n_iter": 300, "batch_size": 128}
 SETTINGS = {
     "source only": {},
-    "features": {"release": "features", "n_epochs": 2.0, "max_iter": 300, "learning_rate": 0.003},
+    "features": {
+        "release__kind": "records",
+        "release__n_epochs": 2.0,
+        "training__max_iter": 300,
+        "training__learning_rate": 0.003,
+    },
     "projections": {
-        "release": "projections",
-        "batch_size": 512,
-        "max_iter": 300,
-        "shape_weight": 20.0,
-        "learning_rate": 0.01,
+        "release__kind": "projections",
+        "release__batch_size": 512,
+        "release__shape_weight": 20.0,
+        "training__max_iter": 300,
+        "training__learning_rate": 0.01,
     },
     "moments": {
-        "release": "moments",
-        "max_iter": 300,
-        "learning_rate": 0.003,
+        "release__kind": "moments",
+        "training__max_iter": 300,
+        "training__learning_rate": 0.003,
         "adaptation_weight": 1.0,
     },
     "DANN": {"weight": 0.3, "learning_rate": 0.0005},
@@ -59,7 +64,11 @@ SETTINGS = {
 }
 # What was tried for choosing, beside the settings above.
 CHANGES = {
-    "projections": [{"learning_rate": 0.03}, {"adaptation_weight": 10.0}, {"shape_weight": 5.0}],
+    "projections": [
+        {"training__learning_rate": 0.03},
+        {"adaptation_weight": 10.0},
+        {"release__shape_weight": 5.0},
+    ],
     "moments": [{"adaptation_weight": 0.3}, {"adaptation_weight": 3.0}],
     "DANN": [{"weight": 0.03}, {"learning_rate": 0.002}],
     "private DANN": [{"weight": 0.3}, {"learning_rate": 0.0005}],
@@ -95,7 +104,9 @@ def accuracy(method, task, start, epsilon, seed, **changes):
             found = start(torch.as_tensor(task.test[0])).argmax(dim=1).numpy()
         return float((found == task.test[1]).mean())
     if method in ("features", "projections", "moments"):
-        options["batch_size"] = _at_most(options.get("batch_size", "auto"), len(task.target))
+        if "release__batch_size" in options:
+            n_target = len(task.target)
+            options["release__batch_size"] = min(options["release__batch_size"], n_target)
         return adapted(task, epsilon=epsilon, seed=seed, **options).score(*task.test)
     options |= TRAINING | {"seed": seed}
     budget = {"epsilon": epsilon, "delta": DELTA}
@@ -110,21 +121,13 @@ def accuracy(method, task, start, epsilon, seed, **changes):
     return algorithm_2(start, task, **options, **budget)
 
 
-def _at_most(batch_size, n):
-    return batch_size if batch_size == "auto" else min(batch_size, n)
-
-
 def adapted(task, *, epsilon, seed, **options):
     """Return a fitted adapter."""
     X, y = task.source
-    return SmoothedSlicedWassersteinAdapter(
-        epsilon=epsilon,
-        delta=DELTA,
-        domain=task.domain,
-        random_state=seed,
-        **NETWORK,
-        **options,
-    ).fit(
+    adapter = SmoothedSlicedWassersteinAdapter(
+        epsilon=epsilon, delta=DELTA, domain=task.domain, random_state=seed
+    )
+    return adapter.set_params(**NETWORK, **options).fit(
         np.concatenate([X, task.target]),
         np.concatenate([y, np.full(len(task.target), -1)]),
         sample_domain=np.repeat([1, -2], [len(X), len(task.target)]),

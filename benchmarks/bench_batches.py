@@ -31,15 +31,15 @@ RECIPE = {
     "latent_dim": 16,
     "batch_size": 500,
     "n_generated": 250,
-    "learning_rate": 1e-3,
-    "max_iter": 500,
+    "training__learning_rate": 1e-3,
+    "training__max_iter": 500,
 }
 NAMES = ("Frechet", "spread", "W2", "records a point", "points a record", "seconds")
 W = {"loss": "wasserstein"}
 CHANGES = {
     "entropic": {},
     "unregularized": W,
-    "likelihood": {"objective": "likelihood"},
+    "likelihood": {"loss": "likelihood"},
     "entropic, 60 points": {"n_generated": 60},
     "entropic, 1000 points": {"n_generated": 1000},
     "unregularized, 60 points": {"n_generated": 60, **W},
@@ -48,11 +48,11 @@ CHANGES = {
     "entropic, regularization x 3": {"reg_scale": 3.0},
     "entropic, 1000 Sinkhorn iterations": {"n_sinkhorn": 1000, "sinkhorn_tol": 1e-4},
     "entropic, 5 Sinkhorn iterations": {"n_sinkhorn": 5},
-    "entropic, rate x 3": {"learning_rate": 3e-3},
-    "entropic, rate / 3": {"learning_rate": 3e-4},
-    "unregularized, rate x 3": {"learning_rate": 3e-3, **W},
-    "entropic, 1500 steps": {"max_iter": 1500},
-    "unregularized, 1500 steps": {"max_iter": 1500, **W},
+    "entropic, rate x 3": {"training__learning_rate": 3e-3},
+    "entropic, rate / 3": {"training__learning_rate": 3e-4},
+    "unregularized, rate x 3": {"training__learning_rate": 3e-3, **W},
+    "entropic, 1500 steps": {"training__max_iter": 1500},
+    "unregularized, 1500 steps": {"training__max_iter": 1500, **W},
 }
 
 
@@ -101,7 +101,7 @@ def main():
             mechanism = LaplaceMechanism(392 / SCALE, domain=box, random_state=seed)
             Y = mechanism.fit_transform(raw)
             start = time.process_time()
-            gan = EntropicDeconvGAN(mechanism, random_state=seed, **options).fit(Y)
+            gan = EntropicDeconvGAN(mechanism, random_state=seed).set_params(**options).fit(Y)
             seconds = time.process_time() - start
             X = gan.sample(10_000, random_state=0)
             batch = np.asarray(Y)[: options["batch_size"]]

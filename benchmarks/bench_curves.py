@@ -49,15 +49,15 @@ MECHANISMS = {
     "Gaussian, eps 5, delta 1e-4": GaussianMechanism(5.0, 1e-4, domain=DISC, random_state=1),
 }
 NETWORKS = {
-    "entropic": {"max_iter": 1000, "n_init": 3},
+    "entropic": {"training__max_iter": 1000, "n_init": 3},
     "entropic, square output": {
-        "max_iter": 1000,
+        "training__max_iter": 1000,
         "n_init": 3,
         "generator": lambda latent_dim, domain: mlp_generator(latent_dim, SQUARE),
     },
-    "entropic, one start": {"max_iter": 1000},
-    "entropic, one start, 10000 records a step": {"max_iter": 1000, "batch_size": 10_000},
-    "unregularized": {"loss": "wasserstein", "max_iter": 300, "batch_size": 500},
+    "entropic, one start": {"training__max_iter": 1000},
+    "entropic, one start, 10000 records a step": {"training__max_iter": 1000, "batch_size": 10_000},
+    "unregularized": {"loss": "wasserstein", "training__max_iter": 300, "batch_size": 500},
 }
 MODELS = (*NETWORKS, "expectation maximization", "moments")
 
@@ -67,7 +67,7 @@ def learn(model, mechanism, Y, seed):
     if model == "moments":
         return moment_deconvolution(mechanism, Y, N_COMPARED, seed)
     if model in NETWORKS:
-        estimator = EntropicDeconvGAN(mechanism, random_state=seed, **NETWORKS[model])
+        estimator = EntropicDeconvGAN(mechanism, random_state=seed).set_params(**NETWORKS[model])
     else:
         estimator = DeconvolutionEM(mechanism, random_state=seed)
     return estimator.fit(Y).sample(N_COMPARED, random_state=seed)

@@ -37,7 +37,8 @@ from sklearn.svm import LinearSVC
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.smoothed import NoisyRelease, SmoothedSlicedWassersteinGenerator
 
 DELTA = 1e-5
 BUDGETS = (0.5, 1.0, 3.0, 10.0)
@@ -251,9 +252,8 @@ def slices(name, data, args):
             domain=Ball(1.0, n_features=data.X.shape[1]),
             labels="private",
             classes=list(range(data.n_classes)),
-            n_epochs=20 / data.n_classes,
-            n_projections=256,
-            max_iter=1000,
+            release=NoisyRelease(n_epochs=20 / data.n_classes, n_projections=256),
+            training=Training(max_iter=1000),
             random_state=0,
         ).fit(data.X.astype(float), data.y)
         drawn = draw(generator, SAMPLES_OF_NEIGHBOURS, 0)

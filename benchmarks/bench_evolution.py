@@ -151,7 +151,7 @@ def measure_histogram(runs):
     """Return errors with Gaussian noise and with thresholded Laplace noise."""
     rows = []
     methods = {
-        f"{schedule}, {histogram}": evolution(schedule, histogram=histogram)
+        f"{schedule}, {histogram}": evolution(schedule, votes__histogram=histogram)
         for schedule in SCHEDULES
         for histogram in ("gaussian", "laplace_threshold")
     }
@@ -194,13 +194,13 @@ def measure_grid(runs):
             methods = {
                 "annealed": evolution("annealed", d),
                 "annealed, bounded_lipschitz": evolution(
-                    "annealed", d, postprocess="bounded_lipschitz"
+                    "annealed", d, votes__postprocess="bounded_lipschitz"
                 ),
             }
             for postprocess in POSTPROCESSING:
                 for n_points in ("auto", *POINTS):
                     name = f"{postprocess}, {n_points}"
-                    methods[name] = on_grid(d, postprocess=postprocess, n_points=n_points)
+                    methods[name] = on_grid(d, votes__postprocess=postprocess, n_points=n_points)
             few = runs if d == 1 or n == 1000 else max(2, runs // 2)
             found = compare(methods, few, n=n, d=d)
             rows += found
@@ -230,7 +230,7 @@ def measure_points(runs):
                 base = signal ** (2 / 3 if d == 1 else 1)
                 methods = {
                     f"{postprocess}, {c:g}": on_grid(
-                        d, epsilon=epsilon, postprocess=postprocess, n_points=round(c * base)
+                        d, epsilon=epsilon, votes__postprocess=postprocess, n_points=round(c * base)
                     )
                     for postprocess in POSTPROCESSING
                     for c in MULTIPLES

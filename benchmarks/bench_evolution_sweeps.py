@@ -69,12 +69,13 @@ class SeveralDegrees:
 def evolution(interface, **params):
     """Return the sampler of both parts."""
     shared = {"epsilon": EPSILON, "delta": DELTA, "domain": PIXELS, "embedding": blurred}
-    return PrivateEvolutionSampler(interface=interface, **shared, **params)
+    sampler = PrivateEvolutionSampler(interface=interface, **shared)
+    return sampler.set_params(**params)
 
 
 def theory(interface, n_iter):
     """Return the sampler at the paper's settings."""
-    params = {"schedule": "theory", "postprocess": "threshold", "n_iter": n_iter}
+    params = {"schedule": "theory", "votes__postprocess": "threshold", "n_iter": n_iter}
     return evolution(SeveralDegrees(interface), **params)
 
 

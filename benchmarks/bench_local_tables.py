@@ -50,6 +50,7 @@ from threadpoolctl import threadpool_limits
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
@@ -128,7 +129,7 @@ def split_network(train, table, epsilon, seed, n, args):
 
 def joint_network(train, table, epsilon, seed, n, args):
     mechanism = joint_response(table, epsilon, seed, args.mechanism, **always(table))
-    gan = EntropicDeconvGAN(mechanism, activation="silu", random_state=seed)
+    gan = EntropicDeconvGAN(mechanism, training=Training(activation="silu"), random_state=seed)
     return drawn(gan, mechanism.transform(train), seed, n)
 
 

@@ -49,18 +49,18 @@ PAPER = {
     "batch_size": 400,
     "n_generated": 400,
     "n_sinkhorn": 400,
-    "learning_rate": 1e-4,
+    "training__learning_rate": 1e-4,
 }
 SMALL = {
     "generator": functools.partial(dcgan_generator, n_channels=8),
     "latent_dim": 32,
     "batch_size": 400,
     "n_generated": 200,
-    "learning_rate": 6e-3,
+    "training__learning_rate": 6e-3,
 }
 GANS = {
     "entropic": {},
-    "likelihood": {"objective": "likelihood"},
+    "likelihood": {"loss": "likelihood"},
     "unregularized": {"loss": "wasserstein"},
     "noisy": {"loss": "noisy_wasserstein"},
     "debiased": {"loss": "sinkhorn_divergence"},
@@ -77,34 +77,34 @@ def parts(data):
             [laplace(e, transform=dct) for e in (65.25, 49, 35, 25)]
             + [gaussian(e) for e in (35, 30, 25, 24)],
             ("entropic",),
-            {"max_iter": 2000},
+            {"training__max_iter": 2000},
         ),
         "losses": (
             [laplace(280 / 3, transform=dct), gaussian(35)],
             ("entropic", "unregularized", "noisy"),
-            {"max_iter": 2000},
+            {"training__max_iter": 2000},
         ),
         "denoising": (
             [laplace(1568, radius=None), laplace(196, radius=None)]
             + [gaussian(1568, radius=None), gaussian(41, radius=None), gaussian(35, radius=None)],
             ("unregularized", "wavelets, unregularized", "entropic"),
-            {"max_iter": 1000},
+            {"training__max_iter": 1000},
         ),
         # 6000 records a step there, and no batch normalization.
         "noisy": (
             [laplace(1568 / scale, radius=None)],
             ("noisy", "entropic"),
-            NO_NORM | {"max_iter": 300, "learning_rate": 2e-3},
+            NO_NORM | {"training__max_iter": 300, "training__learning_rate": 2e-3},
         ),
         "clipped": (
             [laplace(100, radius=350), laplace(550 / 7, radius=275), gaussian(35), gaussian(25)],
             ("entropic",),
-            {"max_iter": 300},
+            {"training__max_iter": 300},
         ),
         "paper_size": (
             [gaussian(35)],
             ("entropic",),
-            PAPER | {"max_iter": 100, "learning_rate": 1e-3},
+            PAPER | {"training__max_iter": 100, "training__learning_rate": 1e-3},
         ),
     }
 
@@ -116,8 +116,8 @@ def train(setting, Y, method, options, seed):
         output_domain=PIXELS,
         output_transform=setting.transform,
         random_state=seed,
-        **SMALL | options | GANS[method],
-    ).fit(Y)
+    ).set_params(**SMALL | options | GANS[method])
+    gan.fit(Y)
     return gan.sample(10_000, random_state=0), gan.n_iter_
 
 
@@ -147,7 +147,7 @@ def run(name, settings, methods, options, raw, judge, args):
     path = HERE / "results" / f"mnist_{label}.json"
     rows = [] if args.again or not path.exists() else json.loads(path.read_text())["rows"]
     done = {(row["setting"], row["method"], row["seed"]) for row in rows}
-    more = {} if args.max_iter is None else {"max_iter": args.max_iter}
+    more = {} if args.max_iter is None else {"training__max_iter": args.max_iter}
     for setting in settings:
         if args.settings and not any(part in setting.name for part in args.settings):
             continue

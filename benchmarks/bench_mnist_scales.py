@@ -21,18 +21,17 @@ from _images import PIXELS, load, scaled
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.mechanisms import GaussianMechanism
 from sklearn_dpgen.metrics import wasserstein_distance
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.ot import sinkhorn
 
 SIGMAS = (1.0, 2.0, 4.0)
 LOSSES = ("entropic", "wasserstein", "sinkhorn_divergence")
 METHODS = (*LOSSES, "low rank", "mixture")
 RECIPE = {
-    "hidden_layer_sizes": (500, 500),
     "latent_dim": 2,
     "batch_size": 200,
     "n_generated": 200,
     "n_sinkhorn": 200,
-    "learning_rate": 1e-3,
 }
 
 
@@ -52,10 +51,9 @@ def learned(method, mechanism, Y, seed, max_iter):
     if method in CHEAP:
         draws = CHEAP[method](moments(Y, float(mechanism.scale_) ** 2), np.random.default_rng(seed))
         return draws(2_000).clip(-1, 1)
-    gan = EntropicDeconvGAN(
-        mechanism, loss=method, max_iter=max_iter, random_state=seed, **RECIPE
-    ).fit(Y)
-    return gan.sample(2_000, random_state=0)
+    training = Training(hidden_layer_sizes=(500, 500), learning_rate=1e-3, max_iter=max_iter)
+    gan = EntropicDeconvGAN(mechanism, loss=method, training=training, random_state=seed, **RECIPE)
+    return gan.fit(Y).sample(2_000, random_state=0)
 
 
 def validation_error(mechanism, X, Y):

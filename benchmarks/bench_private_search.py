@@ -31,7 +31,7 @@ from sklearn_dpgen.accounting import (
     compose_epsilon,
     gaussian_sigma,
 )
-from sklearn_dpgen.accounting._random_stopping import RandomStoppingProfile, calibrate_runs
+from sklearn_dpgen.accounting._selection import RandomStoppingProfile, calibrate_runs
 from sklearn_dpgen.datasets import fetch_adult
 from sklearn_dpgen.exceptions import NoisyCountsWarning
 from sklearn_dpgen.ledger._base import PrivateEstimator

@@ -32,8 +32,9 @@ from torch import nn
 
 from sklearn_dpgen.datasets import fetch_mnist
 from sklearn_dpgen.domains import Ball, Box
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.preprocessing import DCTTransformer
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
+from sklearn_dpgen.smoothed import NoisyRelease, SmoothedSlicedWassersteinGenerator
 
 IMAGES = Path(__file__).parents[1] / "doc" / "images"
 GREY = 0.1307
@@ -79,22 +80,22 @@ def make_generator(args, labels, seed):
         1e-5,
         domain=Ball(args.radius, center=center),
         labels=labels,
-        release=args.release,
+        release=NoisyRelease(
+            args.release,
+            # A record with a private label has a slot in each class, and takes as long as ten.
+            n_epochs=args.epochs if labels == "public" else args.epochs / 10,
+            n_projections=args.projections,
+            shape_weight=args.shape_weight,
+        ),
         classes=list(range(10)),
         output_domain=PIXELS,
         output_transform=dct,
         generator=network,
-        # A record with a private label has a slot in each class, and takes as long as ten.
-        n_epochs=args.epochs if labels == "public" else args.epochs / 10,
-        n_projections=args.projections,
-        max_iter=args.steps,
+        training=Training(max_iter=args.steps, learning_rate=args.rate, verbose=args.verbose),
         n_generated=args.generated,
         n_generators=args.generators,
-        shape_weight=args.shape_weight,
-        learning_rate=args.rate,
         latent_dim=args.latent,
         random_state=seed,
-        verbose=args.verbose,
     )
 
 

@@ -41,7 +41,8 @@ from sklearn_dpgen.datasets import fetch_mnist
 from sklearn_dpgen.datasets._fetch import get_data_home
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.moments import MomentImageSampler
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.smoothed import NoisyRelease, SmoothedSlicedWassersteinGenerator
 
 ROOT = Path(__file__).parents[1]
 GREY, RADIUS, DELTA = 0.1307, 8.5, 1e-5
@@ -94,15 +95,15 @@ def make(method, args, seed, y):
         domain=Ball(RADIUS, center=np.full(784, GREY)),
         output_domain=Box(0.0, 1.0, n_features=784),
         labels="public",
-        release="projections",
-        n_projections=args.directions,
-        directions="orthogonal" if args.directions <= 784 else "independent",
-        batch_size=BATCH,
+        release=NoisyRelease(
+            "projections",
+            n_projections=args.directions,
+            directions="orthogonal" if args.directions <= 784 else "independent",
+            batch_size=BATCH,
+        ),
         n_generated=BATCH // 10,
         generator="upsampling",
-        learning_rate=args.rate,
-        max_iter=args.steps,
-        averaging=0.0,
+        training=Training(learning_rate=args.rate, max_iter=args.steps, averaging=0.0),
         random_state=seed,
     )
 

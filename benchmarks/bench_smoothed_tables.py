@@ -22,9 +22,10 @@ import torch
 from _common import record
 from _tables import DELTA, TABLES, TWO, independent, measures, split, summarize
 
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
+from sklearn_dpgen.smoothed import NoisyRelease, SmoothedSlicedWassersteinGenerator
 
 EPSILONS = (1.0, 10.0, np.inf)
 # Model, labels, budgets.
@@ -47,10 +48,12 @@ def generated(model, labels, epsilon, X, y, domain, seed, args):
         domain=domain,
         labels=None if labels == "none" else labels,
         classes=None if labels == "none" else [0, 1],
-        # A record with a private label has a slot in each class, and takes as long as two.
-        n_epochs=args.epochs / 2 if labels == "private" else args.epochs,
-        n_projections=args.projections,
-        max_iter=args.steps,
+        release=NoisyRelease(
+            # A record with a private label has a slot in each class, and takes as long as two.
+            n_epochs=args.epochs / 2 if labels == "private" else args.epochs,
+            n_projections=args.projections,
+        ),
+        training=Training(max_iter=args.steps),
         generator="auto" if model == "drawn" else "mlp",
         random_state=seed,
     )

@@ -73,9 +73,11 @@ def local_sampler():
 
 def smoothed_generator():
     from sklearn_dpgen.domains import Box
+    from sklearn_dpgen.nn import Training
     from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
 
-    X, options = curve(), {"domain": Box(-1, 1, n_features=8), "max_iter": 200, "random_state": 0}
+    X, options = curve(), {"domain": Box(-1, 1, n_features=8), "random_state": 0}
+    options["training"] = Training(max_iter=200)
     return lambda: SmoothedSlicedWassersteinGenerator(**BUDGET, **options).fit(X)
 
 
@@ -116,11 +118,13 @@ def gan(n_generated=500, batch_size=2000, max_iter=30):
     from sklearn_dpgen.deconvolution import EntropicDeconvGAN
     from sklearn_dpgen.domains import Box
     from sklearn_dpgen.mechanisms import LaplaceMechanism
+    from sklearn_dpgen.nn import Training
 
     mechanism = LaplaceMechanism(8.0, domain=Box(-1, 1, n_features=8), random_state=0).fit()
     Y = mechanism.transform(curve())
-    options = {"n_generated": n_generated, "batch_size": batch_size, "max_iter": max_iter}
-    return lambda: EntropicDeconvGAN(mechanism, **options, random_state=0).fit(Y)
+    options = {"n_generated": n_generated, "batch_size": batch_size, "random_state": 0}
+    options["training"] = Training(max_iter=max_iter)
+    return lambda: EntropicDeconvGAN(mechanism, **options).fit(Y)
 
 
 def deconvolution_em():

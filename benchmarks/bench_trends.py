@@ -28,15 +28,16 @@ from sklearn_dpgen.deconvolution._model import generate, mixture_log_likelihood,
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism
 from sklearn_dpgen.metrics import wasserstein_distance
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.ot import sinkhorn
 
 DISC = Ball(1.0, n_features=2)
 EPSILONS = (60.0, 25.0, 12.0, 7.0, 4.0)
 SIZES = (1_000, 4_000, 16_000, 64_000, 256_000)
 LOSSES = {
-    "entropic": {"max_iter": 800, "n_init": 2},
-    "wasserstein": {"max_iter": 300, "batch_size": 500},
-    "sinkhorn_divergence": {"max_iter": 300, "batch_size": 500},
+    "entropic": {"training__max_iter": 800, "n_init": 2},
+    "wasserstein": {"training__max_iter": 300, "batch_size": 500},
+    "sinkhorn_divergence": {"training__max_iter": 300, "batch_size": 500},
 }
 METHODS = (*LOSSES, "expectation maximization", "moments")
 N_COMPARED, N_TEST, N_TRANSPORTED = 2_000, 100_000, 5_000
@@ -49,7 +50,7 @@ def learned_points(method, mechanism, Y, seed):
         return moment_deconvolution(mechanism, Y, N_COMPARED, seed)
     if method in LOSSES:
         options = {"loss": method, **LOSSES[method]}
-        estimator = EntropicDeconvGAN(mechanism, random_state=seed, **options)
+        estimator = EntropicDeconvGAN(mechanism, random_state=seed).set_params(**options)
     else:
         estimator = DeconvolutionEM(mechanism, random_state=seed)
     return estimator.fit(Y).sample(N_COMPARED, random_state=seed)
@@ -81,7 +82,7 @@ def weighted_points(method, mechanism, Y, seed):
     if method == "expectation maximization":
         em = DeconvolutionEM(mechanism, random_state=seed).fit(Y)
         return em.points_, em.weights_
-    gan = EntropicDeconvGAN(mechanism, random_state=seed, max_iter=600).fit(Y)
+    gan = EntropicDeconvGAN(mechanism, random_state=seed, training=Training(max_iter=600)).fit(Y)
     points = generate(gan.generator_, score_latents(gan.latent_dim)[:1024]).double().numpy()
     return points, np.full(len(points), 1 / len(points))
 

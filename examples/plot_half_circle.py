@@ -27,6 +27,7 @@ from sklearn_dpgen.deconvolution import EntropicDeconvGAN, likelihood_score
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.metrics import wasserstein_distance
+from sklearn_dpgen.nn import Training
 
 raw = make_half_circle(20_000, random_state=0)
 mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2))
@@ -40,10 +41,14 @@ print(mechanism.privacy_)
 # lies in the declared disc.
 
 plain = EntropicDeconvGAN(
-    loss="wasserstein", batch_size=500, n_generated=500, max_iter=300, random_state=0
+    loss="wasserstein",
+    batch_size=500,
+    n_generated=500,
+    training=Training(max_iter=300),
+    random_state=0,
 )
 plain.fit(privatized)
-entropic = EntropicDeconvGAN(batch_size=1000, max_iter=800, random_state=0)
+entropic = EntropicDeconvGAN(batch_size=1000, training=Training(max_iter=800), random_state=0)
 entropic.fit(privatized)
 
 # %%

@@ -25,7 +25,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.domains import Ball, Box
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.smoothed import NoisyRelease, SmoothedSlicedWassersteinGenerator
 
 X, y = load_digits(return_X_y=True)
 X /= 16
@@ -51,8 +52,8 @@ for epsilon in (1.0, 3.0, 10.0):
         domain=domain,
         output_domain=pixels,
         labels="public",
-        n_projections=320,
-        max_iter=400,
+        release=NoisyRelease(n_projections=320),
+        training=Training(max_iter=400),
     ).fit(records, y_records)
 print(generators[10.0].privacy_)
 

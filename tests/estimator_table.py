@@ -40,7 +40,9 @@ from sklearn_dpgen.mechanisms import (
     TabularMechanism,
 )
 from sklearn_dpgen.model_selection import PrivateSearchCV
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterRegressor
+from sklearn_dpgen.smoothed import NoisyRelease
 from sklearn_dpgen.tables import LocalTableSampler, SyntheticDataRegressor
 from sklearn_dpgen.utils._validation import StrOptions
 
@@ -155,7 +157,9 @@ _NUMBERS = SyntheticDataRegressor(
 )
 _ALIKE = BarycenterRegressor(_NUMBERS, y_domain=(0, 1), groups=[0, 1], **contract.BUDGET)
 _SEARCH = PrivateSearchCV(contract.LEARNER, {"n_draws": [1, 2]}, n_runs=2, **contract.BUDGET)
-_GAN = EntropicDeconvGAN(_LAPLACE, max_iter=2, hidden_layer_sizes=(4,), device="cpu")
+_GAN = EntropicDeconvGAN(
+    _LAPLACE, training=Training(max_iter=2, hidden_layer_sizes=(4,), device="cpu")
+)
 _OTHERS = [
     (_NUMBERS, _without("a"), _by()),
     (_ALIKE, _without("a", **_GROUPS), _by(**_GROUPS)),
@@ -232,7 +236,8 @@ def _settings(estimator, sizes):
     shares = {"label_proportions": [0.5, 0.5]}
     if "labels" in names:
         yield {"labels": "public"}, without | {"class_sizes": list(SIZES)}
-        if getattr(estimator, "release", None) != "projections":
+        release = getattr(estimator, "release", None)
+        if release is None or release.kind != "projections":
             for more in ({}, shares):
                 yield {"labels": "private", "classes": [0, 1]} | more, without
     elif "label_proportions" in names:
@@ -246,9 +251,9 @@ def _settings(estimator, sizes):
         yield {"penalty": "equalized_odds"}, sizes | {"group_sizes": cells, "n_classes": 2}
     if "n_latents" in wanted:
         yield {}, sizes | {"n_latents": 50}
-    for release in _options(estimator, "release"):
-        domain = {"domain": contract.BOX} if release == "moments" else {}
-        yield {"release": release} | domain, sizes
+    for kind in _options(NoisyRelease(), "kind") if "release" in names else ():
+        domain = {"domain": contract.BOX} if kind == "moments" else {}
+        yield {"release": NoisyRelease(kind)} | domain, sizes
     for private in _options(estimator, "private"):
         yield {"private": private}, sizes | {"n_samples": len(FRAME)}
         yield {"private": private, "alpha": 0.0}, sizes | {"n_samples": len(FRAME)}
@@ -256,7 +261,7 @@ def _settings(estimator, sizes):
         yield {}, sizes | {"n_samples": 0}
     for neighbours in _options(estimator, "neighbours"):
         yield {"neighbours": neighbours}, {"n_samples": len(FRAME)}
-    if getattr(estimator, "histogram", None) == "gaussian" and "start" in names:
+    if "start" in names and estimator._voting.histogram == "gaussian":
         yield {"start": "moments"}, sizes
     if "public_scores" in wanted:
         yield {}, sizes | {"public_scores": True}

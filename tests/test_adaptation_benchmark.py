@@ -14,6 +14,7 @@ from scipy.io import savemat
 
 import sklearn_dpgen
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
 
 BENCHMARKS = Path(sklearn_dpgen.__file__).parents[1] / "benchmarks"
@@ -105,7 +106,10 @@ def start(domains):
     ball = partial(domains.Ball, 2.0)
     task = domains.Task((X[:40], y[:40]), X[40:], (X[40:], y[40:]), ball)
     adapter = SmoothedSlicedWassersteinAdapter(
-        hidden_layer_sizes=(5,), feature_dim=4, adaptation_weight=0.0, source_iter=30
+        training=Training(hidden_layer_sizes=(5,)),
+        feature_dim=4,
+        adaptation_weight=0.0,
+        source_iter=30,
     )
     adapter.fit(X, np.where(np.arange(80) < 40, y, -1))
     return task, adapter.module_

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from sklearn.base import BaseEstimator
 
 import sklearn_dpgen
 from sklearn_dpgen.schema import Schema
@@ -36,8 +37,12 @@ def private_names():
     """Return the names of what has a budget and takes a seed."""
     names = set()
     for name, value in public_objects():
+        # A mechanism may inherit its constructor.
+        is_estimator = inspect.isclass(value) and issubclass(value, BaseEstimator)
         is_own = inspect.isfunction(value) or "__init__" in getattr(value, "__dict__", ())
-        if is_own and {"epsilon", "random_state"} <= set(inspect.signature(value).parameters):
+        if (is_own or is_estimator) and {"epsilon", "random_state"} <= set(
+            inspect.signature(value).parameters
+        ):
             names.add(name)
     return names
 

@@ -6,7 +6,7 @@ import pytest
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, ThresholdedLaplaceRun
@@ -21,6 +21,7 @@ from sklearn_dpgen.sliced import (
     DPSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.smoothed import (
+    NoisyRelease,
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
 )
@@ -35,11 +36,10 @@ SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical([0.0, 1.0])})
 X = np.random.default_rng(0).integers(0, 2, (N, 2)).astype(float)
 HALVES = np.repeat([0, 1], N // 2)
 TABLE = pd.DataFrame(X, columns=["a", "b"])
-NETWORK = {"hidden_layer_sizes": (4,), "max_iter": 2, "epsilon": 3.0}
 TRAINED = {"training": Training(hidden_layer_sizes=(4,), max_iter=2), "epsilon": 3.0}
 FAIR = TRAINED | {"alpha": 0.0}
 FEATURES = {"source_iter": 2, "feature_dim": 2}
-ADAPTER = NETWORK | FEATURES
+ADAPTER = TRAINED | FEATURES
 SOURCE = np.where(HALVES, -1, np.arange(N) % 2)
 
 LEARNER = SyntheticDataClassifier(
@@ -49,7 +49,9 @@ LEARNER = SyntheticDataClassifier(
 # Estimators with what they are fitted on.
 FITS = {
     "deconvolution": (
-        EntropicDeconvGAN(LaplaceMechanism(3.0, domain=BOX), privatize=True, max_iter=2),
+        EntropicDeconvGAN(
+            LaplaceMechanism(3.0, domain=BOX), privatize=True, training=Training(max_iter=2)
+        ),
         (X,),
     ),
     "evolution": (
@@ -58,7 +60,7 @@ FITS = {
     ),
     "thresholded evolution": (
         PrivateEvolutionSampler(
-            3.0, domain=BOX, n_samples=5, n_iter=1, histogram="laplace_threshold"
+            3.0, domain=BOX, n_samples=5, n_iter=1, votes=NoisyVotes(histogram="laplace_threshold")
         ),
         (X,),
     ),
@@ -75,17 +77,19 @@ FITS = {
         (X, HALVES),
     ),
     "fair encoder": (DPSlicedWassersteinFairEncoder(**FAIR), (X,)),
-    "smoothed generator": (SmoothedSlicedWassersteinGenerator(domain=BOX, **NETWORK), (X,)),
+    "smoothed generator": (SmoothedSlicedWassersteinGenerator(domain=BOX, **TRAINED), (X,)),
     "smoothed generator of private labels": (
-        SmoothedSlicedWassersteinGenerator(domain=BOX, labels="private", classes=[0, 1], **NETWORK),
+        SmoothedSlicedWassersteinGenerator(domain=BOX, labels="private", classes=[0, 1], **TRAINED),
         (X, HALVES),
     ),
     "smoothed generator of moments": (
-        SmoothedSlicedWassersteinGenerator(domain=BOX, release="moments", **NETWORK),
+        SmoothedSlicedWassersteinGenerator(domain=BOX, release=NoisyRelease("moments"), **TRAINED),
         (X,),
     ),
     "smoothed generator of projections": (
-        SmoothedSlicedWassersteinGenerator(domain=BOX, release="projections", **NETWORK),
+        SmoothedSlicedWassersteinGenerator(
+            domain=BOX, release=NoisyRelease("projections"), **TRAINED
+        ),
         (X,),
     ),
     "moments": (MomentSampler(3.0, domain=BOX), (X,)),
@@ -100,11 +104,11 @@ FITS = {
         (X, SOURCE),
     ),
     "adapter by projections": (
-        SmoothedSlicedWassersteinAdapter(release="projections", **ADAPTER),
+        SmoothedSlicedWassersteinAdapter(release=NoisyRelease("projections"), **ADAPTER),
         (X, SOURCE),
     ),
     "adapter by moments": (
-        SmoothedSlicedWassersteinAdapter(release="moments", domain=BOX, **ADAPTER),
+        SmoothedSlicedWassersteinAdapter(release=NoisyRelease("moments"), domain=BOX, **ADAPTER),
         (X, SOURCE),
     ),
 }

@@ -5,6 +5,7 @@ from sklearn_dpgen.accounting._calibration import (
     calibrate_noise_multiplier,
     epsilon_spent,
     gaussian_sigma,
+    shuffled_epsilon,
 )
 from sklearn_dpgen.accounting._composition import compose_epsilon
 from sklearn_dpgen.accounting._guarantee import (
@@ -18,13 +19,12 @@ from sklearn_dpgen.accounting._guarantee import (
 )
 from sklearn_dpgen.accounting._profiles import ApproximateProfile, GaussianProfile, LaplaceProfile
 from sklearn_dpgen.accounting._projection import ProjectionLaw
-from sklearn_dpgen.accounting._random_stopping import (
+from sklearn_dpgen.accounting._report import PrivacyReport
+from sklearn_dpgen.accounting._selection import (
     BinomialRuns,
     NegativeBinomialRuns,
     PoissonRuns,
 )
-from sklearn_dpgen.accounting._report import PrivacyReport
-from sklearn_dpgen.accounting._shuffling import shuffled_epsilon
 
 __all__ = [
     "ApproximateProfile",

@@ -11,6 +11,7 @@ from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._html import notebook
+from sklearn_dpgen.utils._validation import set_fields
 
 __all__ = ["AttackRisk"]
 
@@ -77,7 +78,7 @@ class AttackRisk:
     def __post_init__(self):
         profile = self.profile
         if isinstance(profile, ComposedProfile) and [n for _, n in profile.releases] == [1]:
-            object.__setattr__(self, "profile", profile.releases[0][0])
+            set_fields(self, profile=profile.releases[0][0])
 
     def true_positive_rate(self, fpr: ArrayLike) -> float | np.ndarray:
         """Return the largest true positive rate of an attack at given false positive rates.

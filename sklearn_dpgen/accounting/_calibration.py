@@ -1,4 +1,4 @@
-"""Noise scales from budgets, and budgets from noise scales.
+"""Noise scales from budgets, and budgets from noise scales and from shuffled local budgets.
 
 By convention the sensitivity is that of replacing one record, and a noise multiplier is the
 standard deviation of the noise over that sensitivity. In dp_accounting, the multiplier of a
@@ -9,35 +9,43 @@ that of the records, and the distribution of the projections is accounted for he
 
 import functools
 import math
+import warnings
 from collections.abc import Sequence
 
+import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
+from scipy.stats import binom
 
-from sklearn_dpgen.accounting._checks import (
-    check_choice,
-    check_count,
-    check_rate,
-    smallest_passing,
-)
 from sklearn_dpgen.accounting._composition import compose_delta, compose_epsilon
 from sklearn_dpgen.accounting._profiles import (
     GaussianProfile,
     PrivacyProfile,
     sampled_without_replacement,
+    smallest_passing,
 )
 from sklearn_dpgen.accounting._projection import ProjectionLaw, projection_bound, renyi_epsilon
-from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.exceptions import LargeDeltaWarning, PublicTypeError, PublicValueError
+from sklearn_dpgen.utils._validation import (
+    check_choice,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    check_rate,
+)
 
 __all__ = [
     "calibrate_noise_multiplier",
     "calibrate_remainder",
+    "check_delta_size",
     "epsilon_spent",
     "gaussian_sigma",
     "laplace_scale",
+    "sampled_releases",
+    "shuffled_epsilon",
 ]
 
 _ACCOUNTANTS = ("profile", "rdp")
@@ -181,7 +189,7 @@ def epsilon_spent(
         return math.inf
     multiplier = check_positive(noise_multiplier, "noise_multiplier")
     if accountant == "profile":
-        return compose_epsilon(_releases(multiplier, rate, n_steps, projections), delta)
+        return compose_epsilon(sampled_releases(multiplier, rate, n_steps, projections), delta)
     if projections is None:
         return _renyi_epsilon(multiplier, delta, rate, n_steps)
     if accountant in _PAPER_ACCOUNTANTS:
@@ -240,7 +248,7 @@ def calibrate_noise_multiplier(
             squared_sensitivity / math.log1p(squared_sensitivity / (unsampled * rate) ** 2)
         )
         multiplier = _crossing(
-            lambda m: compose_delta(_releases(m, rate, n_steps, projections), epsilon),
+            lambda m: compose_delta(sampled_releases(m, rate, n_steps, projections), epsilon),
             delta,
             guess,
         )
@@ -330,6 +338,52 @@ def calibrate_remainder(
     return 1 / smallest_passing(fits, guess, rtol=1e-4)
 
 
+def check_delta_size(delta: float, n_samples: int, *, sampling_rate: float = 1.0) -> float:
+    """Return delta; raise an error if it would allow to publish a batch without noise.
+
+    Parameters
+    ----------
+    delta : float
+        In (0, 1).
+    n_samples : int
+        Public number of records. If the number is not public, delta must not be checked.
+    sampling_rate : float, default=1.0
+        Probability that a record is in the batch of one release, in (0, 1].
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PublicValueError
+        ``delta`` is at least the sampling rate q. Publishing a secret batch is (0, q)-private, so
+        that no noise would be needed at any epsilon.
+
+    Warns
+    -----
+    LargeDeltaWarning
+        ``delta`` is above 1 / n_samples: publishing one record at random is
+        (0, 1 / n_samples)-private.
+    """
+    delta, rate = check_delta(delta), check_rate(sampling_rate)
+    n_samples = check_count(n_samples, "n_samples")
+    if rate < 1 and delta >= rate:
+        raise PublicValueError(
+            f"delta must be below the sampling rate {rate:.3g}, got {delta:.3g}: batches published "
+            "without noise would keep to it."
+        )
+    if delta * n_samples > 1:
+        # Without the value of delta, so that the parts of one budget warn only once.
+        warnings.warn(
+            f"delta is above 1 / n_samples = {1 / n_samples:.3g}: to publish a whole record, "
+            "picked at random, would keep to it. Choose a smaller one, such as 0.1 / n_samples.",
+            LargeDeltaWarning,
+            stacklevel=1,
+        )
+    return delta
+
+
 def _check_accountant(accountant, projections):
     if projections is None:
         check_choice(accountant, "accountant", _ACCOUNTANTS)
@@ -341,7 +395,8 @@ def _check_accountant(accountant, projections):
     check_choice(accountant, "accountant", [*_ACCOUNTANTS, *_PAPER_ACCOUNTANTS])
 
 
-def _releases(noise_multiplier, sampling_rate, n_steps, projections):
+def sampled_releases(noise_multiplier, sampling_rate, n_steps, projections):
+    """Return the releases of :func:`epsilon_spent` with their number, for a composition."""
     if projections is None:
         profile = GaussianProfile(1 / noise_multiplier)
     else:
@@ -358,3 +413,111 @@ def _renyi_epsilon(noise_multiplier, delta, sampling_rate, n_steps):
         event = dp_event.SampledWithoutReplacementDpEvent(n_records, batch, event)
     accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
     return float(accountant.compose(event, n_steps).get_epsilon(delta))
+
+
+_MAX_BLOCKS = 4096
+_TAIL_MASS = 1e-20
+
+
+def shuffled_epsilon(
+    epsilon0: float, n: int, delta: float, *, method: str = "closed_form"
+) -> float:
+    """Return the central ε of n shuffled records, each released with pure local privacy.
+
+    Neighbours differ in one replaced record; n is public. Every person uses a randomizer of at
+    most ``epsilon0``, once, and the server sees the multiset of the outputs.
+
+    Parameters
+    ----------
+    epsilon0 : float
+        Pure local budget, in nats.
+    n : int
+        Number of records.
+    delta : float
+        Central δ, in (0, 1).
+    method : {"closed_form", "numerical"}
+        ``"closed_form"`` is ε = log(1 + (e^{ε₀} − 1)(4√(2 ln(4/δ)) / √((e^{ε₀} + 1) n) + 4/n)),
+        for ε₀ ≤ ln(n / (8 ln(2/δ)) − 1). ``"numerical"`` evaluates the divergence of the clone
+        construction, for every ε₀, and is usually smaller.
+
+    Returns
+    -------
+    float
+        An upper bound, at most ``epsilon0``.
+
+    Raises
+    ------
+    PublicValueError
+        ``epsilon0`` is too large for the closed form.
+
+    References
+    ----------
+    Feldman, McMillan and Talwar, "Stronger privacy amplification by shuffling for Rényi and
+    approximate differential privacy", SODA 2023, Theorem 3.2 (closed form); "Hiding among the
+    clones", FOCS 2021, Theorem 3.1 (numerical).
+    """
+    epsilon0 = check_epsilon(epsilon0, "epsilon0", allow_infinite=False)
+    n = check_count(n, "n")
+    delta = check_delta(delta)
+    check_choice(method, "method", ("closed_form", "numerical"))
+    if method == "numerical":
+        return _numerical(epsilon0, n, delta)
+    room = n / (8 * math.log(2 / delta)) - 1
+    largest = math.log(room) if room > 0 else -math.inf
+    if epsilon0 > largest:
+        raise PublicValueError(
+            f"epsilon0 must be at most log(n / (8 log(2 / delta)) - 1) = {largest:.6g} for the "
+            f'closed form, got {epsilon0}; method="numerical" has no such limit.'
+        )
+    spread = 4 * math.sqrt(2 * math.log(4 / delta))
+    # (e^a - 1) / sqrt(e^a + 1), without overflow.
+    growth = -math.expm1(-epsilon0) * math.exp(epsilon0 / 2) / math.sqrt(1 + math.exp(-epsilon0))
+    excess = growth * spread / math.sqrt(n) + math.expm1(epsilon0) * 4 / n
+    return min(math.log1p(excess), epsilon0)
+
+
+def _numerical(epsilon0, n, delta):
+    """Invert the divergence of the clones.
+
+    Two outputs, with distributions Q0 and Q1, generate the differing person's release: the true one
+    with probability e^ε₀ / (e^ε₀ + 1). Any other person's distribution is at least
+    e^−ε₀ (Q0 + Q1) / 2, so each of the n − 1 is a fair coin between Q0 and Q1 with probability
+    e^−ε₀. The number of coins is binomial; given it, the count of Q0 is sufficient to distinguish
+    the neighbours.
+    """
+    counts, weights, lost = _clone_counts(n - 1, math.exp(-epsilon0))
+
+    def is_private(epsilon):
+        if epsilon >= epsilon0:
+            return True
+        return weights @ _clone_divergence(epsilon, epsilon0, counts) + lost <= delta
+
+    if is_private(0.0):
+        return 0.0
+    return min(smallest_passing(is_private, epsilon0, rtol=1e-9), epsilon0)
+
+
+def _clone_counts(n_others, probability):
+    """Return numbers of clones, rounded down in blocks, their weights, and the omitted mass.
+
+    One more clone is post-processing of one less, so rounding down is safe.
+    """
+    clones = binom(n_others, probability)
+    first, last = int(clones.ppf(_TAIL_MASS)), int(clones.isf(_TAIL_MASS))
+    edges = np.unique(np.linspace(first, last + 1, _MAX_BLOCKS + 1).astype(np.int64))
+    below, above = clones.cdf(edges - 1), clones.sf(edges - 1)
+    lost, above[-1] = below[0], 0.0
+    weights = np.where(below[1:] < 0.5, np.diff(below), -np.diff(above))
+    return edges[:-1], weights, lost
+
+
+def _clone_divergence(epsilon, epsilon0, counts):
+    """Return the hockey-stick divergence at e^ε given the number of clones."""
+    truth = 1 / (1 + math.exp(-epsilon0))
+    # The loss grows with the share of Q0 among the counts + 1 outputs, and crosses ε here.
+    share = -math.expm1(-epsilon - epsilon0) / (-math.expm1(-epsilon0) * (1 + math.exp(-epsilon)))
+    threshold = np.floor(share * (counts + 1))
+    own, other = binom.sf(threshold - 1, counts, 0.5), binom.sf(threshold, counts, 0.5)
+    gain = truth - math.exp(epsilon) * (1 - truth)
+    loss = (1 - truth) - math.exp(epsilon) * truth
+    return np.maximum(gain * own + loss * other, 0.0)

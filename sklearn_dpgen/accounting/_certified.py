@@ -8,10 +8,15 @@ import functools
 import math
 
 from sklearn_dpgen.accounting._calibration import gaussian_sigma, laplace_scale
-from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._exact_draws import GRID_BITS
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.utils._validation import (
+    check_choice,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+)
 
 __all__ = [
     "certified_failure",
@@ -229,9 +234,10 @@ def check_certified(
     check_choice(kind, "kind", ("gaussian", "laplace"))
     if kind == "gaussian":
         moved = sensitivity / scale * _STEPS + _ROUNDING * math.sqrt(n_changed)
-        cost, paid = _opendp_map(kind, moved), claimed**2 / 2
+        paid = claimed**2 / 2
     else:
-        cost, paid = _opendp_map(kind, _laplace_steps(sensitivity, scale, n_changed)), claimed
+        moved, paid = _laplace_steps(sensitivity, scale, n_changed), claimed
+    cost = _opendp_noise(kind).map(moved)
     if cost > paid:
         raise ArithmeticError(f"OpenDP prices the {kind} noise at {cost!r}, more than {paid!r}.")
 
@@ -255,13 +261,9 @@ def _rounded_up(is_private, sensitivity, rest):
     return scale
 
 
-def _opendp_map(kind, distance):
-    """Return OpenDP's ρ or ε of noise of scale 2**26 on integers at a distance."""
-    return _opendp_noise(kind).map(distance)
-
-
 @functools.lru_cache(maxsize=2)
 def _opendp_noise(kind):
+    """Return OpenDP's noise of scale 2**26 on integers, whose map gives ρ or ε of a distance."""
     import opendp.prelude as dp
 
     # OpenDP's whole Python interface needs this flag.

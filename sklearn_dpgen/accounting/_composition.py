@@ -36,14 +36,20 @@ from scipy.optimize import minimize_scalar
 from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
-from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.accounting._profiles import (
     ApproximateProfile,
     GaussianProfile,
     PrivacyProfile,
+    smallest_passing,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.utils._validation import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    set_fields,
+)
 
 __all__ = [
     "ComposedProfile",
@@ -152,8 +158,7 @@ class ComposedProfile(PrivacyProfile):
     releases: Sequence[tuple[PrivacyProfile, int]]
 
     def __post_init__(self):
-        merged = tuple((profile, times) for profile, times in _merge_gaussians(self.releases))
-        object.__setattr__(self, "releases", merged)
+        set_fields(self, releases=tuple(_merge_gaussians(self.releases)))
 
     def _delta(self, epsilon):
         if _is_exact(self.releases):

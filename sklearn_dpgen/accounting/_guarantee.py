@@ -9,10 +9,10 @@ from enum import StrEnum
 from numbers import Real
 from typing import Any, Self
 
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.utils._validation import check_count, set_fields
 
 __all__ = [
     "Bound",
@@ -133,7 +133,6 @@ class BoundKind(_Term):
 
     L1_DIAMETER = "l1_diameter"
     L2_DIAMETER = "l2_diameter"
-    LP_DIAMETER = "lp_diameter"
     BALL_RADIUS = "ball_radius"
     FEATURE_RADIUS = "feature_radius"
     OUTPUT_RADIUS = "output_radius"
@@ -209,10 +208,10 @@ class Event:
     among: int | None = None
 
     def __post_init__(self):
-        object.__setattr__(self, "what", Released(self.what))
+        set_fields(self, what=Released(self.what))
         for name in ("times", "among"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, check_count(getattr(self, name), name))
+                set_fields(self, **{name: check_count(getattr(self, name), name)})
 
 
 @dataclass(frozen=True)
@@ -230,9 +229,9 @@ class Bound:
     value: float | None = None
 
     def __post_init__(self):
-        object.__setattr__(self, "kind", BoundKind(self.kind))
+        set_fields(self, kind=BoundKind(self.kind))
         if self.value is not None:
-            object.__setattr__(self, "value", as_number(self.value, f"{self.kind} bound"))
+            set_fields(self, value=as_number(self.value, f"{self.kind} bound"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,13 +307,12 @@ class Guarantee:
     caveats: tuple[str, ...] = ()
 
     def __post_init__(self):
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         if not isinstance(self.name, str):
             raise PublicTypeError(f"name must be a str, got {type(self.name).__name__}.")
         for name in ("epsilon", "delta", "sampling_rate"):
-            put(name, as_number(getattr(self, name), name))
+            set_fields(self, **{name: as_number(getattr(self, name), name)})
         if self.sensitivity is not None:
-            put("sensitivity", as_number(self.sensitivity, "sensitivity"))
+            set_fields(self, sensitivity=as_number(self.sensitivity, "sensitivity"))
         if self.delta > 1:
             raise PublicValueError(f"delta must be in [0, 1], got {self.delta}.")
         if not 0 < self.sampling_rate <= 1:
@@ -323,30 +321,34 @@ class Guarantee:
             raise PublicValueError(f"norm must be 'l1', 'l2' or None, got {self.norm!r}.")
         if not isinstance(self.unit, str | None):
             raise PublicTypeError(f"unit must be a str or None, got {type(self.unit).__name__}.")
-        put("neighbours", Neighbours(self.neighbours))
-        put("protected", Protected(self.protected))
         for name in ("events", "shared", "public", "bounds", "batches", "releases", "caveats"):
             if isinstance(getattr(self, name), str):
                 raise PublicTypeError(f"{name} must be a sequence, got a single str.")
-        put("shared", tuple(sorted(map(Shared, self.shared))))
-        put("caveats", tuple(map(Caveat, self.caveats)))
-        put("public", tuple(dict.fromkeys(map(_public, self.public))))
+        set_fields(
+            self,
+            neighbours=Neighbours(self.neighbours),
+            protected=Protected(self.protected),
+            shared=tuple(sorted(map(Shared, self.shared))),
+            caveats=tuple(map(Caveat, self.caveats)),
+            public=tuple(dict.fromkeys(map(_public, self.public))),
+            events=tuple(self.events),
+            bounds=tuple(self.bounds),
+            batches=tuple(
+                (check_count(b, "batch"), check_count(n, "stratum")) for b, n in self.batches
+            ),
+            releases=tuple(map(tuple, self.releases)),
+            n_releases=int(self.n_releases),
+        )
         for name, kind in (("events", Event), ("bounds", Bound)):
-            parts = tuple(getattr(self, name))
-            if not all(isinstance(part, kind) for part in parts):
+            if not all(isinstance(part, kind) for part in getattr(self, name)):
                 raise PublicTypeError(f"{name} must hold instances of {kind.__name__}.")
-            put(name, parts)
-        put("batches", tuple((check_count(b, "batch"), check_count(n, "stratum"))
-                             for b, n in self.batches))  # fmt: skip
-        put("releases", tuple(map(tuple, self.releases)))
         for profile, times in self.releases:
             check_count(times, "the number of times of a release")
             if not isinstance(profile, PrivacyProfile):
                 raise PublicTypeError(f"releases must be of privacy profiles, got {profile!r}.")
-        put("n_releases", int(self.n_releases))
         for name in ("max_rows", "max_records"):
             if getattr(self, name) is not None:
-                put(name, check_count(getattr(self, name), name))
+                set_fields(self, **{name: check_count(getattr(self, name), name)})
         for caveat, name in _NUMBERED.items():
             if caveat in self.caveats and getattr(self, name) is None:
                 raise PublicValueError(f"The caveat {str(caveat)!r} needs {name}.")
@@ -413,7 +415,9 @@ class Guarantee:
 def common_guarantee(guarantees) -> dict:
     """Return the fields of a neighbouring relation for which all guarantees hold.
 
-    A guarantee for the replacement of any record also holds for one of the same stratum.
+    A guarantee for the replacement of any record also holds for one of the same stratum. One for
+    single rows does not hold for persons, whose number of rows is not bounded. One for persons
+    covers all of their rows, whatever these count for.
 
     Parameters
     ----------
@@ -428,14 +432,18 @@ def common_guarantee(guarantees) -> dict:
     Raises
     ------
     PublicValueError
-        There is no such relation, for example for added and for replaced records.
+        There is no such relation, for example for added and for replaced records, or for rows and
+        for persons.
     """
-    found = list(dict.fromkeys(g.relation for g in guarantees))
+    # Without max_rows, the last field.
+    found = list(dict.fromkeys(g.relation[:-1] for g in guarantees))
     narrow = [relation for relation in found if not _is_any_replacement(relation)]
-    if len(narrow) > 1 or len({neighbours for neighbours, *_ in found}) > 1:
+    kinds = {(neighbours, unit) for neighbours, *_, unit in found}
+    if len(narrow) > 1 or len(kinds) > 1:
+        names = (":".join([*r[:2], *r[2], *filter(None, r[3:])]) for r in found)
         raise PublicValueError(
-            "Fits for different neighbouring relations have no common guarantee: "
-            f"{', '.join(':'.join(map(str, r[:2])) for r in found)}."
+            f"Fits for different neighbouring relations have no common guarantee: "
+            f"{', '.join(names)}."
         )
     neighbours, protected, shared, *_ = (narrow or found)[0]
     rows = [g.max_rows for g in guarantees if g.max_rows is not None]

@@ -7,7 +7,7 @@ values at negative epsilon follow from those at positive epsilon.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,22 +15,68 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr
 
-from sklearn_dpgen.accounting._checks import check_count, check_rate, smallest_passing
-from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.exceptions import PublicOverflowError, PublicValueError
+from sklearn_dpgen.utils._validation import (
+    check_count,
+    check_delta,
+    check_positive,
+    check_rate,
+    set_fields,
+)
 
 __all__ = [
     "ApproximateProfile",
+    "CatastrophicFailureProfile",
+    "FailingGaussianProfile",
     "GaussianProfile",
     "LaplaceProfile",
     "MaximumProfile",
     "MixtureProfile",
-    "CatastrophicFailureProfile",
     "PrivacyProfile",
     "RandomizedResponseProfile",
     "SampledProfile",
     "sampled_without_replacement",
+    "smallest_passing",
 ]
+
+
+def smallest_passing(passes, guess, *, rtol):
+    """Return the smallest x > 0 that passes a monotone test, up to a factor 1 + ``rtol`` above.
+
+    Parameters
+    ----------
+    passes : callable
+        False below some positive value and True above it.
+    guess : float
+        Starting value.
+    rtol : float
+        Relative width of the final bracket.
+
+    Returns
+    -------
+    float
+        A value that passed the test itself, so that rounding and the tolerance are on the safe
+        side.
+    """
+    low = high = float(guess)
+    step = 1.1
+    if passes(high):
+        while (low := low / step) > 0 and passes(low):
+            high, step = low, step * step
+    else:
+        while not passes(high := high * step):
+            low, step = high, step * step
+            if math.isinf(step):
+                raise PublicOverflowError("No finite value reaches the target.")
+    while high > low * (1 + rtol):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if not low < middle < high:
+            break
+        if passes(middle):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 class PrivacyProfile(ABC):
@@ -42,12 +88,17 @@ class PrivacyProfile(ABC):
     """
 
     _kinds: dict = {}
+    # For each number, the check that returns its value.
+    _checks: ClassVar[dict[str, Callable]] = {}
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         PrivacyProfile._kinds[cls.__name__] = cls
+
+    def __post_init__(self):
+        set_fields(self, **{n: check(getattr(self, n), n) for n, check in self._checks.items()})
 
     @abstractmethod
     def _delta(self, epsilon):
@@ -126,6 +177,10 @@ def _parsed(value):
     return tuple(_parsed(item) for item in value) if isinstance(value, list) else value
 
 
+def _check_failure(delta0, name):
+    return 0.0 if delta0 == 0 else check_delta(delta0, name)
+
+
 @dataclass(frozen=True)
 class GaussianProfile(PrivacyProfile):
     """Gaussian mechanism, δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2).
@@ -142,9 +197,7 @@ class GaussianProfile(PrivacyProfile):
     """
 
     mu: float
-
-    def __post_init__(self):
-        object.__setattr__(self, "mu", check_positive(self.mu, "mu"))
+    _checks = {"mu": check_positive}
 
     def _delta(self, epsilon):
         upper = epsilon / self.mu - self.mu / 2
@@ -171,9 +224,7 @@ class LaplaceProfile(PrivacyProfile):
     """
 
     epsilon0: float
-
-    def __post_init__(self):
-        object.__setattr__(self, "epsilon0", _check_finite_epsilon(self.epsilon0))
+    _checks = {"epsilon0": check_positive}
 
     def _delta(self, epsilon):
         return -np.expm1(np.minimum(epsilon - self.epsilon0, 0.0) / 2)
@@ -193,10 +244,10 @@ class RandomizedResponseProfile(PrivacyProfile):
 
     epsilon0: float
     n_categories: int = 2
+    _checks = {"epsilon0": check_positive, "n_categories": check_count}
 
     def __post_init__(self):
-        object.__setattr__(self, "epsilon0", _check_finite_epsilon(self.epsilon0))
-        object.__setattr__(self, "n_categories", check_count(self.n_categories, "n_categories"))
+        super().__post_init__()
         if self.n_categories < 2:
             raise PublicValueError("n_categories must be at least 2, got 1.")
 
@@ -226,12 +277,7 @@ class ApproximateProfile(PrivacyProfile):
 
     epsilon0: float
     delta0: float = 0.0
-
-    def __post_init__(self):
-        object.__setattr__(self, "epsilon0", _check_finite_epsilon(self.epsilon0))
-        if self.delta0 != 0:
-            check_delta(self.delta0, "delta0")
-        object.__setattr__(self, "delta0", float(self.delta0))
+    _checks = {"epsilon0": check_positive, "delta0": _check_failure}
 
     def _delta(self, epsilon):
         pure = RandomizedResponseProfile(self.epsilon0)._delta(epsilon)
@@ -249,12 +295,32 @@ class CatastrophicFailureProfile(PrivacyProfile):
     """
 
     delta0: float
-
-    def __post_init__(self):
-        object.__setattr__(self, "delta0", check_delta(self.delta0, "delta0"))
+    _checks = {"delta0": check_delta}
 
     def _delta(self, epsilon):
         return np.full(np.shape(epsilon), self.delta0)
+
+
+@dataclass(frozen=True)
+class FailingGaussianProfile(PrivacyProfile):
+    """A Gaussian mechanism with a catastrophic failure of probability δ₀: δ₀ + (1 − δ₀) δ(ε).
+
+    It is the result of ``dominating_gaussian`` as a profile, for example of one run.
+
+    Parameters
+    ----------
+    mu : float
+        As in :class:`GaussianProfile`.
+    delta0 : float
+        Probability of the failure, in (0, 1).
+    """
+
+    mu: float
+    delta0: float
+    _checks = {"mu": check_positive, "delta0": check_delta}
+
+    def _delta(self, epsilon):
+        return self.delta0 + (1 - self.delta0) * GaussianProfile(self.mu)._delta(epsilon)
 
 
 @dataclass(frozen=True)
@@ -287,8 +353,7 @@ class MixtureProfile(PrivacyProfile):
         # Normalized weights are not changed, so that reading returns what was written.
         if abs(total - 1) > len(weights) * 2**-53:
             weights = tuple(weight / total for weight in weights)
-        object.__setattr__(self, "profiles", profiles)
-        object.__setattr__(self, "weights", weights)
+        set_fields(self, profiles=profiles, weights=weights)
 
     def _delta(self, epsilon):
         pairs = zip(self.weights, self.profiles, strict=True)
@@ -312,7 +377,7 @@ class MaximumProfile(PrivacyProfile):
         profiles = tuple(self.profiles)
         if not profiles:
             raise PublicValueError("profiles must hold at least one profile.")
-        object.__setattr__(self, "profiles", profiles)
+        set_fields(self, profiles=profiles)
 
     def _delta(self, epsilon):
         return np.maximum.reduce([profile._delta(epsilon) for profile in self.profiles])
@@ -372,7 +437,3 @@ def sampled_without_replacement(profile: PrivacyProfile, rate: float) -> Privacy
 
 def _mills_ratio(x):
     return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
-
-
-def _check_finite_epsilon(epsilon):
-    return check_epsilon(epsilon, "epsilon0", allow_infinite=False)

@@ -17,11 +17,17 @@ from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import betainc, betaincc, gammaln, ndtr, ndtri
 
-from sklearn_dpgen.accounting._checks import check_choice, check_count, check_rate
 from sklearn_dpgen.accounting._profiles import GaussianProfile, MixtureProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import check_delta, check_positive
+from sklearn_dpgen.utils._validation import (
+    check_choice,
+    check_count,
+    check_delta,
+    check_positive,
+    check_rate,
+    set_fields,
+)
 
 __all__ = ["ProjectionLaw", "projection_bound", "renyi_epsilon"]
 
@@ -65,7 +71,7 @@ class ProjectionLaw:
 
     def __post_init__(self):
         for name in ("n_features", "n_projections"):
-            object.__setattr__(self, name, check_count(getattr(self, name), name))
+            set_fields(self, **{name: check_count(getattr(self, name), name)})
         check_choice(self.kind, "kind", _KINDS)
 
     @property

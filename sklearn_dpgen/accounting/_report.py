@@ -10,7 +10,6 @@ from typing import Any
 
 from sklearn_dpgen._version import __version__
 from sklearn_dpgen.accounting._attack_risk import AttackRisk
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.accounting._guarantee import Bound, Event, Guarantee, as_number
 from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.accounting._wording import events_text, relation_text, report_rows
@@ -18,6 +17,7 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import saved_as_json
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import SEEDED
+from sklearn_dpgen.utils._validation import check_count, set_fields
 
 __all__ = ["PrivacyReport"]
 
@@ -92,18 +92,21 @@ class PrivacyReport(Guarantee):
         for name in ("noise_multiplier", "discretization", "rounding"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, as_number(value, name))
-        if isinstance(self.noise_scale, dict):
-            scales = {k: as_number(v, f"noise_scale[{k}]") for k, v in self.noise_scale.items()}
-            object.__setattr__(self, "noise_scale", scales)
-        elif self.noise_scale is not None:
-            object.__setattr__(self, "noise_scale", as_number(self.noise_scale, "noise_scale"))
-        object.__setattr__(self, "parts", tuple(self.parts))
-        for name in ("versions", "precision"):
-            object.__setattr__(self, name, dict(getattr(self, name)))
-        split = {name: as_number(share, f"split[{name}]") for name, share in self.split.items()}
-        object.__setattr__(self, "split", split)
-        object.__setattr__(self, "ledger", _checked_ledger(self.ledger))
+                set_fields(self, **{name: as_number(value, name)})
+        scale = self.noise_scale
+        if isinstance(scale, dict):
+            scale = {k: as_number(v, f"noise_scale[{k}]") for k, v in scale.items()}
+        elif scale is not None:
+            scale = as_number(scale, "noise_scale")
+        set_fields(
+            self,
+            noise_scale=scale,
+            parts=tuple(self.parts),
+            versions=dict(self.versions),
+            precision=dict(self.precision),
+            split={name: as_number(part, f"split[{name}]") for name, part in self.split.items()},
+            ledger=_checked_ledger(self.ledger),
+        )
 
     @property
     def is_seeded(self) -> bool:

@@ -30,8 +30,7 @@ from sklearn_dpgen.accounting._profiles import (
     RandomizedResponseProfile,
     SampledProfile,
 )
-from sklearn_dpgen.accounting._random_stopping import RandomStoppingProfile
-from sklearn_dpgen.accounting._selection import BoundedRangeProfile
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile, RandomStoppingProfile
 
 __all__ = [
     "accountant_text",
@@ -119,7 +118,6 @@ _RELEASED: dict[str, str] = {
 _BOUNDS: dict[str, str] = {
     BoundKind.L1_DIAMETER: "l1 diameter {value} of the declared domain",
     BoundKind.L2_DIAMETER: "l2 diameter {value} of the declared domain",
-    BoundKind.LP_DIAMETER: "diameter {value} of the declared domain",
     BoundKind.BALL_RADIUS: "records projected on a ball of radius {value}",
     BoundKind.FEATURE_RADIUS: "features clipped to radius {value}, row by row",
     BoundKind.OUTPUT_RADIUS: "outputs in a ball of radius {value}",

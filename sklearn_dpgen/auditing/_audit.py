@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_random_state
 
 from sklearn_dpgen.accounting import GaussianProfile, Public
-from sklearn_dpgen.accounting._checks import check_choice
 from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,
@@ -41,6 +40,7 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, Mechanism
 from sklearn_dpgen.utils._random import observed_noise
 from sklearn_dpgen.utils._source_and_target import known_labels
+from sklearn_dpgen.utils._validation import check_choice
 
 __all__ = ["AuditResult", "audit"]
 

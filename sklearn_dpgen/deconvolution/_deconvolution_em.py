@@ -233,7 +233,7 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
     :Proof: :doc:`/privacy_model`.
 
     The nonparametric maximum likelihood estimate of a mixing distribution [1]_ on given points.
-    The objective is that of entropic deconvolution with ``objective="likelihood"`` [2]_, and is
+    The objective is that of entropic deconvolution with ``loss="likelihood"`` [2]_, and is
     concave in the weights.
 
     References

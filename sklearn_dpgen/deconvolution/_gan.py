@@ -1,6 +1,6 @@
 """EntropicDeconvGAN: a generator of raw data learned from privatized records."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Self
 
@@ -30,8 +30,7 @@ from sklearn_dpgen.mechanisms._release import (
     learner_report,
     moment_score,
 )
-from sklearn_dpgen.nn import dcgan_generator, mlp_generator
-from sklearn_dpgen.nn._generators import ACTIVATIONS
+from sklearn_dpgen.nn import Training, dcgan_generator, mlp_generator
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
@@ -41,7 +40,6 @@ from sklearn_dpgen.utils._torch import (
     seeded_initialization,
 )
 from sklearn_dpgen.utils._validation import (
-    DEVICE,
     HasMethods,
     Integral,
     Interval,
@@ -57,6 +55,11 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["EntropicDeconvGAN"]
 
 _AVERAGED_SHARE = 0.2
+# What decides when a training stops: the share of the records that are held out, the number of
+# steps without a gain, and the smallest gain that counts, in nats.
+_HELD_OUT_SHARE = 0.1
+_PATIENCE = 300
+_SMALLEST_GAIN = 1e-4
 _MANY_EPOCHS = 300
 
 
@@ -79,11 +82,6 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         each call privatizes them with a clone of ``mechanism``, which is one more release.
     generator : {"mlp", "dcgan"} or callable, default="mlp"
         A network, or ``generator(latent_dim, domain)`` that returns a module.
-    hidden_layer_sizes : tuple of int, default=(256, 256)
-        Hidden layers of the multilayer perceptron.
-    activation : {"relu", "silu", "tanh"}, default="relu"
-        Activation of the multilayer perceptron. "relu" suits distributions on a thin support,
-        "silu" tables.
     latent_dim : int, default=2
         Dimension of the latent, uniform on [-1, 1].
     output_domain : Domain or None, default=None
@@ -94,14 +92,13 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         A public map from the generator's output to records, such as a fitted DCTTransformer. Its
         ``transform`` takes a tensor and is differentiable. It needs an ``output_domain``.
         ``sample`` returns the output before the transform.
-    loss : {"entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence"}, \
-            default="entropic"
-        The others are the baselines of [1]_. "wasserstein" and "sinkhorn_divergence" compare
-        generated points with the noisy records, and so learn the noise too. "noisy_wasserstein"
-        adds fresh noise to generated points first: it has the right minimum, but converges slower.
-    objective : {"balanced", "likelihood"}, default="balanced"
-        Entropic transport, or the maximum likelihood that bounds it from below. Both have the same
-        optimum. "likelihood" takes less work per step; "balanced" uses every generated point.
+    loss : {"entropic", "likelihood", "wasserstein", "noisy_wasserstein", \
+            "sinkhorn_divergence"}, default="entropic"
+        Entropic transport, which uses every generated point, or the maximum likelihood that bounds
+        it from below, with the same optimum and less work per step. The others are the baselines
+        of [1]_. "wasserstein" and "sinkhorn_divergence" compare generated points with the noisy
+        records, and so learn the noise too. "noisy_wasserstein" adds fresh noise to generated
+        points first: it has the right minimum, but converges slower.
     reg_scale : float, default=1.0
         Multiple of the regularization that matches the noise of the mechanism; 1 deconvolves.
     batch_size : int or "full", default=2000
@@ -109,8 +106,6 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         their number; a step on many records then takes seconds.
     n_generated : int, default=500
         Generated points per step. Fewer than records suffice, as only records are noisy.
-    max_iter : int, default=1500
-        Largest number of steps.
     n_init : int, default=1
         Number of trainings from different initial weights. The run with the largest likelihood of
         held-out privatized records is kept. Useful when the noise is large.
@@ -119,19 +114,17 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     sinkhorn_tol : float, default=1e-2
         Marginal error at which the Sinkhorn iterations of a step stop.
     early_stopping : "auto" or bool, default="auto"
-        True holds out privatized records, trains until their likelihood stops increasing, and
-        trains anew on all records for that number of steps. It reads nothing raw and costs no
+        True holds out a tenth of the privatized records, trains until their mean log-likelihood
+        has not increased by 1e-4 nats in 300 steps, and trains anew on all records for the number
+        of steps that was best. It reads nothing raw and costs no
         privacy. "auto" does so for tables (records of a Product of two domains or more) with the
-        entropic loss, if ``max_iter`` steps would use each record more than 300 times.
-    validation_fraction : float, default=0.1
-        Share of the records that are held out, at most 50000 records, with ``early_stopping`` or
-        ``n_init > 1``.
-    n_iter_no_change : int, default=300
-        Number of steps without a gain after which training stops; checked every 50 steps.
-    tol : float, default=1e-4
-        Smallest gain of the mean log-likelihood of held-out records that counts, in nats.
-    learning_rate : float, default=2e-3
-        Peak learning rate of Adam, with cosine decay.
+        entropic or likelihood loss, if ``max_iter`` steps would use each record more than 300
+        times.
+    training : Training or None, default=None
+        Network and optimizer: :ref:`training_settings`. Defaults: ``hidden_layer_sizes=(256, 256)``
+        and ``activation="relu"`` of the multilayer perceptron, where "relu" suits distributions on
+        a thin support, and "silu" tables; ``max_iter=1500``, which is the largest number of steps;
+        ``learning_rate=0.002``.
     ledger : PrivacyLedger, str or None, default=None
         Ledger, or its path, that each release of raw records is charged to, if the mechanism has
         none; two are refused. Fits on privatized records are post-processing and charge nothing.
@@ -139,10 +132,6 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         None privatizes with the operating system's entropy. An int makes the fit reproducible.
         With ``privatize=True`` a seeded estimator holds the seed of its noise: publish its
         ``generator_``, not the estimator.
-    device : str or torch.device, default="auto"
-        "auto" trains on a GPU if there is one.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -198,9 +187,11 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     >>> from sklearn_dpgen.deconvolution import EntropicDeconvGAN
     >>> from sklearn_dpgen.domains import Ball
     >>> from sklearn_dpgen.mechanisms import LaplaceMechanism
+    >>> from sklearn_dpgen.nn import Training
     >>> X = make_half_circle(1000, random_state=0)
     >>> mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2))
-    >>> pipe = make_pipeline(mechanism, EntropicDeconvGAN(max_iter=20)).fit(X)
+    >>> gan = EntropicDeconvGAN(training=Training(max_iter=20))
+    >>> pipe = make_pipeline(mechanism, gan).fit(X)
     >>> pipe[-1].sample(3).shape
     (3, 2)
     """
@@ -217,28 +208,30 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         "mechanism": "no_validation",
         "privatize": ["boolean"],
         "generator": [StrOptions({"mlp", "dcgan"}), callable],
-        "hidden_layer_sizes": ["array-like"],
-        "activation": [StrOptions(set(ACTIVATIONS))],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
         "output_domain": [Domain, None],
         "output_transform": [HasMethods("transform"), None],
         "loss": [StrOptions(set(LOSSES))],
-        "objective": [StrOptions({"balanced", "likelihood"})],
         "reg_scale": [Interval(Real, 0, None, closed="neither")],
         "batch_size": [StrOptions({"full"}), Interval(Integral, 1, None, closed="left")],
         "n_generated": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "n_sinkhorn": [Interval(Integral, 1, None, closed="left")],
         "sinkhorn_tol": [Interval(Real, 0, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "training": [Training, None],
         "random_state": ["random_state"],
-        "device": DEVICE,
-        "verbose": ["verbose"],
+    }
+    _settings = {"training": Training}
+    _setting_defaults: dict = {
+        "training": {
+            "hidden_layer_sizes": (256, 256),
+            "activation": "relu",
+            "max_iter": 1500,
+            "learning_rate": 0.002,
+            "device": "auto",
+            "verbose": 0,
+        }
     }
 
     def __init__(
@@ -247,56 +240,42 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         *,
         privatize: bool = False,
         generator: str | Callable[[int, Domain], torch.nn.Module] = "mlp",
-        hidden_layer_sizes: Sequence[int] = (256, 256),
-        activation: str = "relu",
         latent_dim: int = 2,
         output_domain: Domain | None = None,
         output_transform: Transformer | None = None,
         loss: str = "entropic",
-        objective: str = "balanced",
         reg_scale: float = 1.0,
         batch_size: int | str = 2000,
         n_generated: int = 500,
-        max_iter: int = 1500,
         n_init: int = 1,
         n_sinkhorn: int = 100,
         sinkhorn_tol: float = 1e-2,
         early_stopping: bool | str = "auto",
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 300,
-        tol: float = 1e-4,
-        learning_rate: float = 2e-3,
+        training: Training | None = None,
         ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
     ) -> None:
         self.mechanism = mechanism
         self.privatize = privatize
         self.generator = generator
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
         self.latent_dim = latent_dim
         self.output_domain = output_domain
         self.output_transform = output_transform
         self.loss = loss
-        self.objective = objective
         self.reg_scale = reg_scale
         self.batch_size = batch_size
         self.n_generated = n_generated
-        self.max_iter = max_iter
         self.n_init = n_init
         self.n_sinkhorn = n_sinkhorn
         self.sinkhorn_tol = sinkhorn_tol
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.learning_rate = learning_rate
+        self.training = training
         self.ledger = ledger
         self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+
+    @property
+    def _training(self):
+        return self._completed("training")
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: object = None) -> Self:
@@ -317,13 +296,13 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         ------
         PublicValueError
             The records carry another mechanism, records that are already privatized are given
-            with ``privatize=True``, or ``device`` is not available.
+            with ``privatize=True``, or the device is not available.
         TrainingDivergedError
             A loss is not finite; the estimator is then not fitted.
         """
         self._forget()
         self.__dict__.pop("_model", None)
-        device = resolve_device(self.device)
+        device = resolve_device(self._training.device)
         noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
         self.privacy_ = learner_report(
@@ -350,18 +329,19 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         if self.early_stopping != "auto":
             return self.early_stopping
         batch_size = n_samples if self.batch_size == "full" else min(self.batch_size, n_samples)
-        n_seen = self.max_iter * batch_size
+        n_seen = self._training.max_iter * batch_size
         domain = self.mechanism_.domain_
         is_table = isinstance(domain, Product) and len(domain.domains) > 1
-        return is_table and self.loss == "entropic" and n_seen > _MANY_EPOCHS * n_samples
+        is_entropic = self.loss in ("entropic", "likelihood")
+        return is_table and is_entropic and n_seen > _MANY_EPOCHS * n_samples
 
     def _train_by_held_out(self, Y, seeds, stream):
         """Train from every seed, and keep the run with the largest held-out likelihood."""
-        trained, held_out = hold_out(Y, self.validation_fraction, stream)
-        patience = self.n_iter_no_change if self._stops_early(len(Y)) else None
+        trained, held_out = hold_out(Y, _HELD_OUT_SHARE, stream)
+        patience = _PATIENCE if self._stops_early(len(Y)) else None
         runs = []
         for seed in seeds:
-            score = HeldOutScore(held_out, n_iter_no_change=patience, tol=self.tol)
+            score = HeldOutScore(held_out, n_iter_no_change=patience, tol=_SMALLEST_GAIN)
             runs.append((score, seed, self._train(trained, seed, score=score)))
         score, seed, run = max(runs, key=lambda run: run[0].of(run[2][0]))
         # The learning rate decays over the planned steps and the last weights are averaged, so a
@@ -370,6 +350,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
 
     def _train(self, Y, seed, *, max_iter=None, score=None):
         """Train one generator on encoded privatized records; return the model and its losses."""
+        training = self._training
         init_seed, batch_seed, perturb_seed = split_random_state(seed, 3)
         with seeded_initialization(init_seed):
             module = self._build_generator().to(Y.device)
@@ -379,7 +360,6 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         loss = make_loss(
             self.loss,
             self.mechanism_,
-            objective=self.objective,
             reg_scale=self.reg_scale,
             n_sinkhorn=self.n_sinkhorn,
             tol=self.sinkhorn_tol,
@@ -392,10 +372,10 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
             seed=batch_seed,
             batch_size=self.batch_size,
             n_generated=self.n_generated,
-            max_iter=self.max_iter if max_iter is None else max_iter,
-            learning_rate=self.learning_rate,
+            max_iter=training.max_iter if max_iter is None else max_iter,
+            learning_rate=training.learning_rate,
             averaging=_AVERAGED_SHARE,
-            verbose=self.verbose,
+            verbose=training.verbose,
             name=type(self).__name__,
             stop=score and score.watch(model),
         )
@@ -491,8 +471,9 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
             return self.generator(self.latent_dim, domain)
         if self.generator == "dcgan":
             return dcgan_generator(self.latent_dim, domain)
-        widths = check_widths(self.hidden_layer_sizes)
-        return mlp_generator(self.latent_dim, domain, widths, self.activation)
+        training = self._training
+        widths = check_widths(training.hidden_layer_sizes)
+        return mlp_generator(self.latent_dim, domain, widths, training.activation)
 
     def _check_saved_state(self):
         super()._check_saved_state()

@@ -28,22 +28,20 @@ __all__ = [
 # Largest number of pairs of a point and a record held as one dense matrix: 64 MiB.
 _DENSE_PAIRS = 2**24
 
-LOSSES = ("entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence")
+LOSSES = ("entropic", "likelihood", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence")
 
 
-def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhorn, tol, noise):
+def make_loss(name, mechanism, *, reg_scale=1.0, n_sinkhorn, tol, noise):
     """Return a loss function of generated points X and privatized records Y.
 
     Parameters
     ----------
-    name : {"entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence"}
-        Entropic transport with the cost -log p(y|x); unregularized transport to the privatized
+    name : {"entropic", "likelihood", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence"}
+        Entropic transport with the cost -log p(y|x); that with a free marginal of the generated
+        points, which is maximum likelihood; unregularized transport to the privatized
         records, from X or from a fresh randomization of X; the debiased divergence.
     mechanism : Mechanism
         A fitted mechanism.
-    objective : {"balanced", "likelihood"}
-        For the entropic loss: both marginals fixed, or the generated one free, which is maximum
-        likelihood.
     reg_scale : float
         Multiple of the regularization that matches the noise of the mechanism.
     n_sinkhorn : int
@@ -58,7 +56,7 @@ def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhor
     callable
         ``loss(X, Y)``, a scalar tensor.
     """
-    if name == "entropic" and objective == "likelihood":
+    if name == "likelihood":
         return lambda X, Y: _likelihood(X, Y, mechanism, reg_scale)
     if name == "entropic":
         options = {"reg": reg_scale, "n_iter": n_sinkhorn, "tol": tol}

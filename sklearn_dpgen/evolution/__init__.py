@@ -14,11 +14,13 @@ from sklearn_dpgen.evolution._tabular_variation import TabularVariation
 from sklearn_dpgen.evolution._theory import variation_contraction
 from sklearn_dpgen.evolution._variation_interface import EuclideanVariation, VariationInterface
 from sklearn_dpgen.evolution._votes import VoteCounter, nearest_neighbor_votes
+from sklearn_dpgen.evolution._voting_sampler import NoisyVotes
 
 __all__ = [
     "DiffusionVariation",
     "EuclideanVariation",
     "LatentVariation",
+    "NoisyVotes",
     "PrivateEvolutionSampler",
     "PrivateSignedMeasureSampler",
     "TabularVariation",

@@ -26,6 +26,7 @@ from sklearn_dpgen.evolution._variation_interface import (
 )
 from sklearn_dpgen.evolution._voting_sampler import (
     ClassVotes,
+    NoisyVotes,
     PublicFacts,
     VotesPlan,
     VotingSampler,
@@ -118,7 +119,7 @@ def start_queries(sampler, facts):
     if sampler.start == "public":
         return None
     is_own = sampler.interface is sampler.schema is sampler.embedding is None
-    if not is_own or (sampler.histogram, sampler.schedule) != ("gaussian", "annealed"):
+    if not is_own or (sampler._voting.histogram, sampler.schedule) != ("gaussian", "annealed"):
         raise PublicValueError(
             "start='moments' needs a domain with its own interface, without an embedding, "
             "histogram='gaussian' and schedule='annealed'."
@@ -226,7 +227,7 @@ def _settings(sampler, facts, dimension):
                 "schedule='theory' needs a domain, because its scales are absolute."
             )
     n_samples = [None if sampler.n_samples == "auto" else sampler.n_samples] * len(facts.sizes)
-    if sampler.n_samples == "auto" and sampler.variant == "theory":
+    if sampler.n_samples == "auto" and sampler._voting.variant == "theory":
         n_samples = facts.sizes
     return class_settings(
         sampler.schedule,
@@ -283,27 +284,13 @@ class PrivateEvolutionSampler(VotingSampler):
         Public shares of the classes, in the order of ``classes_``.
     n_samples : int or "auto", default="auto"
         Records of a population, of each class. "auto" follows from the size of the class, the
-        dimension and the budget; with variant="theory" it is the size of the class, as printed.
+        dimension and the budget; with a "theory" variant it is the size of the class, as printed.
     n_iter : int or "auto", default="auto"
         Steps, each a release: the noise grows as their square root. "auto" likewise; at most 10000.
         Annealing bears few: each further one halves the share of the first.
-    variant : {"practical", "theory"}, default="practical"
-        The next population: "practical" draws records by their probability; "theory" copies each
-        without chance, nint(n_samples · share / multiplicity) · multiplicity times. With
-        postprocess="threshold" shares above it are taken as they are, so that without a threshold
-        above the noise the population grows at every step.
-    multiplicity : int, default=1
-        B of variant="theory": of how many equal records the private ones are thought to come. Not
-        read by "practical".
-    histogram : {"gaussian", "laplace_threshold"}, default="gaussian"
-        Noise on all counts; or Laplace noise on the positive ones, of which the large are kept,
-        which pays off where the records crowd in a small part of the domain.
-    postprocess : {"simplex", "threshold", "bounded_lipschitz"}, default="simplex"
-        From noisy votes to probabilities: the nearest in l2; those above ``threshold`` alone, in
-        proportion; the nearest in the bounded Lipschitz distance, for the metrics "l1" and "l2".
-        With "laplace_threshold" among the counts that were kept.
-    threshold : float, default=0.0
-        A share of the records, for "threshold".
+    votes : NoisyVotes or None, default=None
+        How votes get noise, and what is made of them. Defaults: ``histogram="gaussian"``,
+        ``postprocess="simplex"``, ``threshold=0.0``, ``variant="practical"``, ``multiplicity=1``.
     schedule : {"annealed", "theory"}, default="annealed"
         "annealed": few steps, variations half as far at each one unless votes ask for more, and
         the weighted candidates of the last step as the result (see Notes). "theory": the settings
@@ -382,7 +369,7 @@ class PrivateEvolutionSampler(VotingSampler):
         the operating system's entropy; in floating point, or with ``noise="certified"`` and
         ``start="public"`` exact.
     :Priced by: The privacy profile of the Gaussian mechanism, in closed form. With
-        ``histogram="laplace_threshold"`` those of two Laplace mechanisms a step, composed
+        "laplace_threshold" those of two Laplace mechanisms a step, composed
         numerically, and half of δ for the thresholds. No sampling.
     :Not covered: What was fitted on the same records before, such as a scaler or an embedding; what
         the candidates were made from; an embedding or a metric that looks at several records at a
@@ -402,8 +389,8 @@ class PrivateEvolutionSampler(VotingSampler):
     is half of those moves. See :func:`annealed_parameters` and :func:`theory_parameters`.
     "bounded_lipschitz" shifts the noisy shares to the public sum 1 before it projects them.
 
-    With ``schedule="theory"`` this is Algorithm 3 of [2]_ at postprocess="threshold", Algorithm 2
-    at "bounded_lipschitz", and Algorithm 1 at "threshold" with variant="theory".
+    With ``schedule="theory"`` this is Algorithm 3 of [2]_ if votes have postprocess="threshold",
+    Algorithm 2 if "bounded_lipschitz", and Algorithm 1 if "threshold" and variant="theory".
 
     References
     ----------
@@ -433,13 +420,20 @@ class PrivateEvolutionSampler(VotingSampler):
         "start_share": [Interval(Real, 0, 1, closed="neither")],
         "n_samples": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, _MOST_STEPS, closed="both")],
-        "variant": [StrOptions({"practical", "theory"})],
-        "multiplicity": [Interval(Integral, 1, None, closed="left")],
         "schedule": [StrOptions({"annealed", "theory"})],
         "smoothing": [Interval(Real, 0, 1, closed="both")],
         "embedding": [callable, HasMethods("transform"), None],
         "metric": [StrOptions({"l2", "l1", "cosine"}), callable],
         "verbose": ["verbose"],
+    }
+    _setting_defaults: dict = {
+        "votes": {
+            "histogram": "gaussian",
+            "postprocess": "simplex",
+            "threshold": 0.0,
+            "variant": "practical",
+            "multiplicity": 1,
+        }
     }
 
     def __init__(
@@ -457,11 +451,7 @@ class PrivateEvolutionSampler(VotingSampler):
         label_proportions: ArrayLike | None = None,
         n_samples: int | str = "auto",
         n_iter: int | str = "auto",
-        variant: str = "practical",
-        multiplicity: int = 1,
-        histogram: str = "gaussian",
-        postprocess: str = "simplex",
-        threshold: float = 0.0,
+        votes: NoisyVotes | None = None,
         schedule: str = "annealed",
         smoothing: float = 0.0,
         embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None,
@@ -485,11 +475,7 @@ class PrivateEvolutionSampler(VotingSampler):
         self.label_proportions = label_proportions
         self.n_samples = n_samples
         self.n_iter = n_iter
-        self.variant = variant
-        self.multiplicity = multiplicity
-        self.histogram = histogram
-        self.postprocess = postprocess
-        self.threshold = threshold
+        self.votes = votes
         self.schedule = schedule
         self.smoothing = smoothing
         self.embedding = embedding
@@ -544,9 +530,12 @@ class PrivateEvolutionSampler(VotingSampler):
         n_moments = sum(query.size for query in queries or ())
         votes = self._votes_plan(facts, settings[0].shares, sum(most), start_share, n_moments)
         noise = votes.last_noise_scale
-        copies = self.variant == "theory" and self.postprocess == "threshold"
-        if copies and self.histogram == "gaussian":
-            check_threshold(self.threshold, self.multiplicity, noise, facts.sizes, settings, most)
+        voting = self._voting
+        copies = voting.variant == "theory" and voting.postprocess == "threshold"
+        if copies and voting.histogram == "gaussian":
+            check_threshold(
+                voting.threshold, voting.multiplicity, noise, facts.sizes, settings, most
+            )
         if math.isfinite(self.epsilon):
             warn_of_noise(noise, facts.sizes, settings, self.epsilon)
         precision = votes.precision(facts.sizes, [setting.n_samples for setting in settings])
@@ -668,11 +657,12 @@ class PrivateEvolutionSampler(VotingSampler):
 
     def _select(self, weights, shares, n_samples, rng):
         """Return the positions of the next population."""
-        if self.variant == "theory":
-            if self.postprocess == "threshold":
+        voting = self._voting
+        if voting.variant == "theory":
+            if voting.postprocess == "threshold":
                 # Not rescaled, as in the paper.
-                weights = np.where(shares >= self.threshold, shares, 0.0).clip(0)
-            return copy_shares(weights, n_samples, self.multiplicity)
+                weights = np.where(shares >= voting.threshold, shares, 0.0).clip(0)
+            return copy_shares(weights, n_samples, voting.multiplicity)
         if self.schedule == "theory":
             return rng.choice(len(weights), size=n_samples, p=weights)
         return draw_systematic(weights, n_samples, rng)

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from scipy.stats import norm
 
 from sklearn_dpgen.accounting import gaussian_sigma
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.evolution._theory import contraction_rate
 from sklearn_dpgen.evolution._variation_interface import paper_degrees
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive, warn_user
+from sklearn_dpgen.utils._validation import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    warn_user,
+)
 
 __all__ = [
     "annealed_parameters",

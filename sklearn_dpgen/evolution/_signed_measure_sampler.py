@@ -9,7 +9,11 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball, Box, Domain
-from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
+from sklearn_dpgen.evolution._voting_sampler import (
+    ClassVotes,
+    NoisyVotes,
+    VotingSampler,
+)
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -118,12 +122,10 @@ class PrivateSignedMeasureSampler(VotingSampler):
         As in :class:`PrivateEvolutionSampler`.
     classes, label_proportions : array-like of shape (n_classes,) or None, default=None
         As in :class:`PrivateEvolutionSampler`.
-    histogram : {"gaussian", "laplace_threshold"}, default="gaussian"
-        As in :class:`PrivateEvolutionSampler`.
-    postprocess : {"bounded_lipschitz", "simplex", "threshold"}, default="bounded_lipschitz"
-        As in :class:`PrivateEvolutionSampler`. A callable metric needs one of the others.
-    threshold : float, default=0.0
-        A share of the records, for "threshold".
+    votes : NoisyVotes or None, default=None
+        How votes get noise, and what is made of them, without ``variant`` and ``multiplicity``.
+        Defaults: ``histogram="gaussian"``, ``postprocess="bounded_lipschitz"``,
+        ``threshold=0.0``. A callable metric needs another ``postprocess``.
     metric : {"l2", "l1"} or callable, default="l2"
         Distance of records and points. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_points), of each record by itself.
@@ -227,6 +229,13 @@ class PrivateSignedMeasureSampler(VotingSampler):
         "n_points": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "metric": [StrOptions({"l2", "l1"}), callable],
     }
+    _setting_defaults: dict = {
+        "votes": {
+            "histogram": "gaussian",
+            "postprocess": "bounded_lipschitz",
+            "threshold": 0.0,
+        }
+    }
 
     def __init__(
         self,
@@ -239,9 +248,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
-        histogram: str = "gaussian",
-        postprocess: str = "bounded_lipschitz",
-        threshold: float = 0.0,
+        votes: NoisyVotes | None = None,
         metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
         ledger: LedgerLike = None,
         unit: str | None = None,
@@ -257,9 +264,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         self.labels = labels
         self.classes = classes
         self.label_proportions = label_proportions
-        self.histogram = histogram
-        self.postprocess = postprocess
-        self.threshold = threshold
+        self.votes = votes
         self.metric = metric
         self.ledger = ledger
         self.unit = unit

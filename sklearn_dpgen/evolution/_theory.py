@@ -8,14 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import pairwise_distances
 
-from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.evolution._variation_interface import (
     VariationInterface,
     check_candidates,
     check_degree,
 )
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
+from sklearn_dpgen.utils._validation import (
+    check_array,
+    check_choice,
+    check_count,
+    check_delta,
+    check_positive,
+)
 
 __all__ = [
     "closeness_lower_bound",

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
-from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.engines._tables import engine_columns, is_engine_table
@@ -48,10 +48,13 @@ from sklearn_dpgen.utils._random import ROUNDING, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     DEVICE,
+    Integral,
     Interval,
     Real,
+    Settings,
     StrOptions,
     Transformer,
+    check_count,
     check_fits,
     check_is_fitted,
     check_n_samples,
@@ -64,6 +67,7 @@ __all__ = [
     "HISTOGRAMS",
     "encode_votes",
     "ClassVotes",
+    "NoisyVotes",
     "PublicFacts",
     "VotesPlan",
     "VotingSampler",
@@ -116,6 +120,69 @@ def _encode_dask(estimator, X):
 
 
 HISTOGRAMS = ("gaussian", "laplace_threshold")
+
+
+@saved
+class NoisyVotes(Settings):
+    """How votes get noise, and what is made of the noisy votes.
+
+    An estimator takes it as ``votes``. A setting that is None is the estimator's own default,
+    which its documentation states; one that the estimator does not have is refused.
+
+    Parameters
+    ----------
+    histogram : {"gaussian", "laplace_threshold"} or None, default=None
+        Noise on all counts; or Laplace noise on the positive ones, of which the large are kept,
+        which pays off where the records crowd in a small part of the domain.
+    postprocess : {"simplex", "threshold", "bounded_lipschitz"} or None, default=None
+        From noisy votes to probabilities: the nearest in l2; those above ``threshold`` alone, in
+        proportion; the nearest in the bounded Lipschitz distance, for the metrics "l1" and "l2".
+        With "laplace_threshold" among the counts that were kept.
+    threshold : float or None, default=None
+        A share of the records, for "threshold".
+    variant : {"practical", "theory"} or None, default=None
+        The next population: "practical" draws records by their probability; "theory" copies each
+        without chance, nint(n_samples · share / multiplicity) · multiplicity times. With
+        ``postprocess="threshold"`` shares above it are taken as they are, so that without a
+        threshold above the noise the population grows at every step.
+    multiplicity : int or None, default=None
+        B of ``variant="theory"``: of how many equal records the private ones are thought to come.
+        Not read by "practical".
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler
+    >>> sampler = PrivateEvolutionSampler(
+    ...     domain=Ball(1.0, n_features=2), votes=NoisyVotes(postprocess="threshold")
+    ... )
+    >>> sampler.set_params(votes__threshold=0.01).votes
+    NoisyVotes(postprocess='threshold', threshold=0.01)
+    """
+
+    _parameter_constraints: dict = {
+        "histogram": [StrOptions(set(HISTOGRAMS)), None],
+        "postprocess": [StrOptions({"simplex", "threshold", "bounded_lipschitz"}), None],
+        "threshold": [Interval(Real, 0, 1, closed="left"), None],
+        "variant": [StrOptions({"practical", "theory"}), None],
+        "multiplicity": [Interval(Integral, 1, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        *,
+        histogram: str | None = None,
+        postprocess: str | None = None,
+        threshold: float | None = None,
+        variant: str | None = None,
+        multiplicity: int | None = None,
+    ) -> None:
+        self.histogram = histogram
+        self.postprocess = postprocess
+        self.threshold = threshold
+        self.variant = variant
+        self.multiplicity = multiplicity
+
 
 # Largest number of steps that the split of the budget names one by one.
 _MOST_NAMED = 10
@@ -326,12 +393,15 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "labels": [StrOptions({"public", "private"}), None],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
-        "histogram": [StrOptions(set(HISTOGRAMS))],
-        "postprocess": [StrOptions({"simplex", "threshold", "bounded_lipschitz"})],
-        "threshold": [Interval(Real, 0, 1, closed="left")],
+        "votes": [NoisyVotes, None],
         "random_state": ["random_state"],
         "device": DEVICE,
     }
+    _settings = {"votes": NoisyVotes}
+
+    @property
+    def _voting(self):
+        return self._completed("votes")
 
     @fit_context(prefer_skip_nested_validation=False)
     def plan(
@@ -390,7 +460,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     def _check_parameters(self, y):
         self._check_unit()
         self._check_label_parameters(y)
-        if self.postprocess == "bounded_lipschitz" and self.metric not in ("l1", "l2"):
+        if self._voting.postprocess == "bounded_lipschitz" and self.metric not in ("l1", "l2"):
             raise PublicValueError(
                 f"postprocess='bounded_lipschitz' needs metric 'l1' or 'l2', got {self.metric!r}."
             )
@@ -422,7 +492,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         return PublicFacts(n_samples, n_classes, sizes, domain, n_features)
 
     def _votes_plan(self, facts, shares, n_candidates, start_share=None, n_moments=0):
-        if self.histogram == "laplace_threshold":
+        if self._voting.histogram == "laplace_threshold":
             shares = [1 / len(shares)] * len(shares)
         delta = self._delta(facts.n_samples)
         if math.isfinite(self.epsilon):
@@ -431,7 +501,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             epsilon=self.epsilon,
             delta=delta,
             shares=tuple(shares),
-            histogram=self.histogram,
+            histogram=self._voting.histogram,
             start_share=start_share,
             n_candidates=n_candidates if self._is_certified else None,
             n_values=n_moments + len(shares) * n_candidates,
@@ -495,7 +565,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         """Raise if candidates would not fit in memory, before they are drawn."""
         # Candidates, and candidates decoded to records, each with a sorted or scaled copy.
         needed = 16 * n_candidates * (width + record_width)
-        if self.postprocess == "bounded_lipschitz":
+        if self._voting.postprocess == "bounded_lipschitz":
             # Distances, costs and plan of a transport problem, from one half to the other.
             needed += 8 * n_candidates**2
         check_fits(needed, f"{name}: votes for {n_candidates} candidates")
@@ -518,18 +588,21 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
 
     def _weights(self, candidates, shares):
         """Return probabilities from noisy shares of the votes, or None if all are removed."""
-        kept = shares != 0 if self.histogram == "laplace_threshold" else np.full(len(shares), True)
-        if self.postprocess == "threshold" or not kept.any():
-            return threshold_weights(shares, self.threshold)
+        voting = self._voting
+        kept = np.full(len(shares), True)
+        if voting.histogram == "laplace_threshold":
+            kept = shares != 0
+        if voting.postprocess == "threshold" or not kept.any():
+            return threshold_weights(shares, voting.threshold)
         weights = np.zeros(len(shares))
-        if self.postprocess == "simplex":
+        if voting.postprocess == "simplex":
             weights[kept] = project_simplex(shares[kept])
             return weights
         points = self._decode(candidates[kept])
         embedding = self._embedding()
         if embedding is not None:
             points = getattr(embedding, "transform", embedding)(points)
-        if self.histogram == "gaussian":
+        if voting.histogram == "gaussian":
             # The size is public or estimated from all sums, so the noise on this sum is removed.
             shares = shares - (shares.sum() - 1) / len(shares)
         metric = "euclidean" if self.metric == "l2" else self.metric

@@ -27,9 +27,7 @@ from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_
 from sklearn_dpgen.utils._threads import one_thread
 from sklearn_dpgen.utils._validation import (
     BUDGET,
-    DEVICE,
     EstimatorMixin,
-    Integral,
     Interval,
     ParametersMixin,
     Real,
@@ -150,6 +148,10 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         "random_state": "A seed voids the guarantee against anybody who knows it.",
         "ledger": "It is a file, or the path of a file, of the curator.",
     }
+    # The classes of nested settings by parameter, and the estimator's own value of each setting
+    # that it has.
+    _settings: dict[str, type[Settings]] = {}
+    _setting_defaults: dict[str, dict[str, Any]] = {}
     # Defaults of estimators without these parameters.
     ledger: PrivacyLedger | str | os.PathLike | None = None
     unit: str | None = None
@@ -166,6 +168,36 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             method = inspect.getattr_static(cls, name, None)
             if inspect.isfunction(method) and not hasattr(method, "is_single_threaded"):
                 setattr(cls, name, _single_threaded(method))
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``training__max_iter``.
+
+        Parameters
+        ----------
+        **params : dict
+            Settings that are None become an object when one of them is set.
+
+        Returns
+        -------
+        self : object
+        """
+        for name, kind in self._settings.items():
+            is_nested = any(key.startswith(f"{name}__") for key in params)
+            if is_nested and params.get(name, getattr(self, name)) is None:
+                params[name] = kind()
+        return super().set_params(**params)
+
+    def _validate_params(self):
+        super()._validate_params()
+        for name, defaults in self._setting_defaults.items():
+            if getattr(self, name) is not None:
+                check_settings(getattr(self, name), defaults, type(self).__name__)
+
+    def _completed(self, name):
+        """Return nested settings, with the estimator's own values where they are None."""
+        settings = getattr(self, name)
+        given = self._settings[name]() if settings is None else settings
+        return completed(given, self._setting_defaults[name])
 
     @abstractmethod
     def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
@@ -361,8 +393,13 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         return noise_source(seed, type(self).__qualname__, *named, *bound)
 
     def _all_parameters(self):
-        """Return the parameters by name, among them those of nested settings."""
-        return self.get_params(deep=False)
+        """Return the parameters by name, with those of nested settings in their place."""
+        found = self.get_params(deep=False)
+        for name, defaults in self._setting_defaults.items():
+            found.pop(name, None)
+            given = self._completed(name).get_params(deep=False)
+            found |= {key: given[key] for key in defaults}
+        return found
 
     def _noise_description(self):
         """Return the source of the noise for a report; no RandomState is advanced."""
@@ -414,58 +451,14 @@ class TrainedEstimator(PrivateEstimator):
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "hidden_layer_sizes": ["array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
         "random_state": ["random_state"],
-        "device": DEVICE,
-        "verbose": ["verbose"],
     }
-    # The classes of nested settings by parameter, and the estimator's own value of each setting
-    # that it has.
-    _settings: dict[str, type[Settings]] = {}
-    _setting_defaults: dict[str, dict[str, Any]] = {}
     # The last attribute that a fit sets.
     _trained = "module_"
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``training__max_iter``.
-
-        Parameters
-        ----------
-        **params : dict
-            Settings that are None become an object when one of them is set.
-
-        Returns
-        -------
-        self : object
-        """
-        for name, kind in self._settings.items():
-            is_nested = any(key.startswith(f"{name}__") for key in params)
-            if is_nested and params.get(name, getattr(self, name)) is None:
-                params[name] = kind()
-        return super().set_params(**params)
-
-    def _validate_params(self):
-        super()._validate_params()
-        for name, defaults in self._setting_defaults.items():
-            if getattr(self, name) is not None:
-                check_settings(getattr(self, name), defaults, type(self).__name__)
-
-    def _completed(self, name):
-        """Return nested settings, with the estimator's own values where they are None."""
-        settings = getattr(self, name)
-        given = self._settings[name]() if settings is None else settings
-        return completed(given, self._setting_defaults[name])
-
-    def _all_parameters(self):
-        found = super()._all_parameters()
-        for name, defaults in self._setting_defaults.items():
-            del found[name]
-            given = self._completed(name).get_params(deep=False)
-            found |= {key: given[key] for key in defaults}
-        return found
+    @property
+    def _training(self):
+        return self._completed("training")
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, self._trained)

@@ -6,7 +6,6 @@ of bounded features by class, sparse counts (thresholded Laplace), and the indic
 scores (selection).
 """
 
-from sklearn_dpgen.mechanisms._additive import GaussianMechanism, LaplaceMechanism
 from sklearn_dpgen.mechanisms._base import Mechanism
 from sklearn_dpgen.mechanisms._class_sums import (
     BallMeans,
@@ -14,8 +13,12 @@ from sklearn_dpgen.mechanisms._class_sums import (
     ClassSumMechanism,
     ClassSums,
 )
-from sklearn_dpgen.mechanisms._discrete import RandomizedResponse
 from sklearn_dpgen.mechanisms._joint_response import JointRandomizedResponse
+from sklearn_dpgen.mechanisms._randomizers import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    RandomizedResponse,
+)
 from sklearn_dpgen.mechanisms._release import release_of
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.mechanisms._sequence import (

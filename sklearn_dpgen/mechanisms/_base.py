@@ -4,7 +4,6 @@ import copy
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -25,7 +24,6 @@ from sklearn_dpgen.mechanisms._release import (
 )
 from sklearn_dpgen.persistence._declarations import Maybe, demand
 from sklearn_dpgen.preprocessing._records import resolve_domain
-from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "DENSITIES",
     "Mechanism",
     "as_scale",
     "as_table",
@@ -94,6 +93,10 @@ def _standardized(X, Y, scale):
     """Return X and Y in units of the noise, shifted alike for accuracy in single precision."""
     shift = Y.mean(dim=0, keepdim=True)
     return (X - shift) / scale, (Y - shift) / scale
+
+
+# By the kind of the noise.
+DENSITIES = {"laplace": laplace_log_likelihood, "gaussian": gaussian_log_likelihood}
 
 
 def discrete_log_likelihood(S, Y, table):
@@ -463,21 +466,8 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     def _saved_categories(self, width):
         """Return the number of categories of each column, before memory is allocated for them."""
-        schema = getattr(self, "schema", None)
-        n_columns = self.domain.n_features if schema is None else len(schema)
-        demand(n_columns == width, "A mechanism has another number of columns.")
-        if schema is None:
-            return [self.domain.n_categories] if isinstance(self.domain, OneHot) else []
-        bins, sizes = getattr(self, "n_bins", None), []
-        for name, column in schema.items():
-            if isinstance(column, Numeric | Datetime):
-                given = bins.get(name) if isinstance(bins, dict) else bins
-                counted = isinstance(given, Integral)
-                size = given if counted else 0 if isinstance(given, str | None) else len(given)
-            else:
-                size = column.domain.n_features
-            sizes.append(size)
-        return sizes
+        demand(self.domain.n_features == width, "A mechanism has another number of columns.")
+        return [self.domain.n_categories] if isinstance(self.domain, OneHot) else []
 
 
 def as_scale(scale, X):

@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size
+from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.domains._base import array_namespace, like
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
-from sklearn_dpgen.mechanisms._sequence import GaussianSequenceMechanism
+from sklearn_dpgen.mechanisms._sequence import (
+    CentralMechanism,
+    CentralRun,
+    GaussianSequenceMechanism,
+)
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive, set_fields
+from sklearn_dpgen.utils._validation import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    set_fields,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -460,7 +471,7 @@ class ClassSums:
 
 
 @dataclass(frozen=True)
-class ClassSumMechanism:
+class ClassSumMechanism(CentralMechanism):
     """Gaussian releases of :class:`ClassSums`, one after another, with shares of one budget.
 
     Parameters
@@ -521,35 +532,23 @@ class ClassSumMechanism:
         """Noise multiplier of all releases together."""
         return self._mechanism.noise_multiplier
 
-    def report_fields(self) -> dict:
-        """Return the fields of a PrivacyReport that this mechanism determines.
+    @property
+    def releases(self) -> tuple[tuple[PrivacyProfile, int], ...]:
+        return self._mechanism.releases
 
-        Returns
-        -------
-        dict
-            As in :class:`GaussianSequenceMechanism`, in units of the sensitivities.
-        """
+    def report_fields(self) -> dict:
+        # In units of the sensitivities.
         return self._mechanism.report_fields()
 
     def run(self) -> "ClassSumRun":
-        """Return the releases of this mechanism, to be used once.
-
-        Returns
-        -------
-        ClassSumRun
-        """
         return ClassSumRun(self)
 
 
-class ClassSumRun:
-    """The releases of one ClassSumMechanism, in order.
-
-    Parameters
-    ----------
-    mechanism : ClassSumMechanism
-    """
+class ClassSumRun(CentralRun):
+    """The releases of one ClassSumMechanism, in order."""
 
     def __init__(self, mechanism: ClassSumMechanism) -> None:
+        super().__init__(mechanism)
         self._queries = list(mechanism.queries)
         self._run = mechanism._mechanism.run()
 

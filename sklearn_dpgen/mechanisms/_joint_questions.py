@@ -27,7 +27,7 @@ __all__ = [
     "information",
     "most_asked",
     "most_cells",
-    "read_wishes",
+    "column_weights",
     "respond",
     "same_group",
 ]
@@ -484,7 +484,7 @@ def choose_n_asked(sizes, epsilon, limit, always, weights):
     return min(errors, key=errors.__getitem__)
 
 
-def read_wishes(names, always, weights):
+def column_weights(names, always, weights):
     """Return the indices of the columns that are always asked, and the weights of all columns.
 
     Parameters

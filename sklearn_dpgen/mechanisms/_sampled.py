@@ -8,22 +8,23 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 
 from sklearn_dpgen.accounting import (
-    GaussianProfile,
     ProjectionLaw,
     calibrate_noise_multiplier,
     epsilon_spent,
 )
-from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size, sampled_releases
 from sklearn_dpgen.accounting._composition import ComposedProfile
-from sklearn_dpgen.accounting._profiles import (
-    MaximumProfile,
-    PrivacyProfile,
-    sampled_without_replacement,
-)
+from sklearn_dpgen.accounting._profiles import MaximumProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._sequence import CentralMechanism, CentralRun
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive, set_fields
+from sklearn_dpgen.utils._validation import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    set_fields,
+)
 
 __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
 
@@ -167,19 +168,18 @@ class StratifiedGaussianMechanism(CentralMechanism):
         """
         if self.noise_scale == 0:
             return ()
-        kinds = [(self._profile(stratum), self.n_releases) for stratum in _undominated(self.strata)]
+        kinds = [self._priced(stratum) for stratum in _undominated(self.strata)]
         if len(kinds) == 1:
-            return tuple(kinds)
-        return ((MaximumProfile(tuple(ComposedProfile((kind,)) for kind in kinds)), 1),)
+            return tuple(kinds[0])
+        return ((MaximumProfile(tuple(map(ComposedProfile, kinds))), 1),)
 
-    def _profile(self, stratum):
-        """Return the profile of one release for the records of a stratum."""
-        multiplier = min(self.noise_scale / stratum.sensitivity, _LARGEST_MULTIPLIER)
-        if self.projections is None:
-            profile = GaussianProfile(1 / multiplier)
-        else:
-            profile = self.projections.profile(multiplier)
-        return sampled_without_replacement(profile, stratum.rate)
+    def _multiplier(self, stratum):
+        return min(self.noise_scale / stratum.sensitivity, _LARGEST_MULTIPLIER)
+
+    def _priced(self, stratum):
+        """Return the releases for the records of a stratum, to compose."""
+        multiplier = self._multiplier(stratum)
+        return sampled_releases(multiplier, stratum.rate, self.n_releases, self.projections)
 
     def epsilons(self, n_releases: int | None = None) -> list[float]:
         """Return the ε of the first releases for the records of each stratum.
@@ -201,7 +201,7 @@ class StratifiedGaussianMechanism(CentralMechanism):
             raise PublicValueError(f"n_releases must be at most {self.n_releases}, got {count}.")
         return [
             epsilon_spent(
-                min(self.noise_scale / stratum.sensitivity, _LARGEST_MULTIPLIER),
+                self._multiplier(stratum),
                 self.delta,
                 sampling_rate=stratum.rate,
                 n_steps=count,
@@ -212,7 +212,7 @@ class StratifiedGaussianMechanism(CentralMechanism):
 
     @property
     def _composed(self):
-        return [(self._profile(self.worst), self.n_releases)]
+        return self._priced(self.worst)
 
     def report_fields(self) -> dict:
         batches = ()

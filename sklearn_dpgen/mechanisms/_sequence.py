@@ -24,14 +24,18 @@ from sklearn_dpgen.accounting._certified import (
     check_certified,
     remaining_delta,
 )
-from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.accounting._composition import compose_delta, default_discretization
-from sklearn_dpgen.accounting._profiles import CatastrophicFailureProfile, PrivacyProfile
-from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
+from sklearn_dpgen.accounting._profiles import (
+    CatastrophicFailureProfile,
+    FailingGaussianProfile,
+    PrivacyProfile,
+    smallest_passing,
+)
 from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
+    check_count,
     check_delta,
     check_epsilon,
     check_positive,
@@ -82,7 +86,7 @@ class CentralMechanism(ABC):
         """Profiles of the releases with their multiplicities; empty without noise."""
 
     @abstractmethod
-    def run(self) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         """Return the releases of this mechanism, to be used once.
 
         Returns

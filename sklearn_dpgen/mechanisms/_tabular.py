@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -21,18 +21,17 @@ from sklearn_dpgen.accounting import (
 from sklearn_dpgen.accounting._calibration import laplace_scale
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.mechanisms._additive import priced_laplace
 from sklearn_dpgen.mechanisms._base import (
+    DENSITIES,
     Mechanism,
     as_scale,
     as_table,
-    gaussian_log_likelihood,
-    laplace_log_likelihood,
     log_weight,
     noise_variance,
 )
-from sklearn_dpgen.mechanisms._discrete import draw_response, response_table
+from sklearn_dpgen.mechanisms._randomizers import draw_response, priced_laplace, response_table
 from sklearn_dpgen.mechanisms._release import check_release
+from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._column import find_nulls
@@ -49,7 +48,13 @@ from sklearn_dpgen.utils._validation import (
     validate_data,
 )
 
-__all__ = ["ColumnPlan", "TabularMechanism", "plan_columns", "split_budget"]
+__all__ = [
+    "ColumnPlan",
+    "TableMechanism",
+    "TabularMechanism",
+    "plan_columns",
+    "split_budget",
+]
 
 
 @dataclass(frozen=True)
@@ -187,10 +192,56 @@ def _value_scales(shares, noise, delta):
     return {name: sigma / math.sqrt(share / total) for name, share in shares.items()}
 
 
-_DENSITIES = {"laplace": laplace_log_likelihood, "gaussian": gaussian_log_likelihood}
+class TableMechanism(Mechanism):
+    """Base of the mechanisms for tables, which an encoder maps to the domain."""
+
+    _parameter_constraints: dict = {
+        "epsilon": Mechanism._parameter_constraints["epsilon"],
+        "schema": [Schema],
+        "random_state": ["random_state"],
+        "index": Mechanism._parameter_constraints["index"],
+    }
+
+    # A constructor must accept None, which fit refuses.
+    schema: Schema
+    n_bins: Any
+
+    def _encode_columns(self, X, n_bins):
+        """Fit the encoder of the columns, and the domain, without reading a record."""
+        self.encoder_ = TabularEncoder(self.schema, n_bins=n_bins).fit(X)
+        self.domain_ = self.encoder_.domain_
+        self.n_features_in_ = len(self.schema)
+        self.feature_names_in_ = self.encoder_.feature_names_in_
+
+    def decode(
+        self, X: np.ndarray, rng: np.random.Generator | NoiseSource | None = None
+    ) -> pd.DataFrame:
+        """Return points of the domain as a table of raw records."""
+        return self.encoder_.inverse_transform(X, rng=rng)
+
+    def _saved_categories(self, width):
+        demand(len(self.schema) == width, "A mechanism has another number of columns.")
+        bins, sizes = self.n_bins, []
+        for name, column in self.schema.items():
+            if isinstance(column, Numeric | Datetime):
+                given = bins.get(name) if isinstance(bins, dict) else bins
+                counted = isinstance(given, Integral)
+                size = given if counted else 0 if isinstance(given, str | None) else len(given)
+            else:
+                size = column.domain.n_features
+            sizes.append(size)
+        return sizes
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
 
-class TabularMechanism(Mechanism):
+class TabularMechanism(TableMechanism):
     """Privatize every column of a record locally, and keep the columns of the table.
 
     Numbers and dates, scaled to [-1, 1] by their public bounds, get Laplace or Gaussian noise, or
@@ -287,18 +338,12 @@ class TabularMechanism(Mechanism):
     _saved_state: dict = {}
     _has_matrices = True
     _parameter_constraints: dict = {
-        "epsilon": Mechanism._parameter_constraints["epsilon"],
-        "schema": [Schema],
+        **TableMechanism._parameter_constraints,
         "n_bins": [None, Integral, Mapping],
         "split": [StrOptions({"uniform"}), Mapping, callable],
-        "noise": [StrOptions({*_DENSITIES, "certified"})],
+        "noise": [StrOptions({*DENSITIES, "certified"})],
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "random_state": ["random_state"],
-        "index": Mechanism._parameter_constraints["index"],
     }
-
-    # A constructor must accept None, which fit refuses.
-    schema: Schema
 
     def __init__(
         self,
@@ -338,10 +383,7 @@ class TabularMechanism(Mechanism):
         self : object
         """
         self._forget()
-        self.encoder_ = TabularEncoder(self.schema, n_bins=self.n_bins).fit(X)
-        self.domain_ = self.encoder_.domain_
-        self.n_features_in_ = len(self.schema)
-        self.feature_names_in_ = self.encoder_.feature_names_in_
+        self._encode_columns(X, self.n_bins)
         self._set_privacy()
         return self
 
@@ -407,22 +449,8 @@ class TabularMechanism(Mechanism):
                 encoded[:, part.block] = np.column_stack([~null, null])
         return encoded
 
-    def decode(
-        self, X: np.ndarray, rng: np.random.Generator | NoiseSource | None = None
-    ) -> pd.DataFrame:
-        """Return points of the domain as a table of raw records."""
-        return self.encoder_.inverse_transform(X, rng=rng)
-
     def _release_settings(self):
         return (self.encoder_.columns_,)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = True
-        tags.transformer_tags.preserves_dtype = []
-        return tags
 
     def _released(self, encoded, noise):
         """Return released values as a table; the inverse of ``encode_release``."""
@@ -537,7 +565,7 @@ class TabularMechanism(Mechanism):
         if values:
             position = [part.value for part in values]
             scale = as_scale([part.scale for part in values], X)
-            density = _DENSITIES[values[0].noise]
+            density = DENSITIES[values[0].noise]
             total = total + density(X[:, position], Y[:, position], scale)
         for part in self._parts:
             if part.value is not None and part.block is not None:
@@ -548,7 +576,7 @@ class TabularMechanism(Mechanism):
         """Mix over the true flag: a null that is released as present has noise around 0."""
         import torch
 
-        density, scale = _DENSITIES[part.noise], as_scale(part.scale, X)
+        density, scale = DENSITIES[part.noise], as_scale(part.scale, X)
         value, y = X[:, [part.value]], Y[:, [part.value]]
         flags, table = X[:, part.block], as_table(part.table, X)
         log_flags = log_weight(flags) + torch.log(table[:, 0])

@@ -7,8 +7,8 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterSampler
 
 from sklearn_dpgen.accounting import GaussianProfile
-from sklearn_dpgen.accounting._checks import smallest_passing
 from sklearn_dpgen.accounting._composition import dominating_gaussian
+from sklearn_dpgen.accounting._profiles import smallest_passing
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.utils._validation import named_parameters, outermost_parameters

@@ -16,8 +16,8 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 
 from sklearn_dpgen.accounting import Bound, Event, PoissonRuns, PrivacyReport
-from sklearn_dpgen.accounting._checks import check_delta_size
-from sklearn_dpgen.accounting._random_stopping import RandomRuns, calibrate_runs
+from sklearn_dpgen.accounting._calibration import check_delta_size
+from sklearn_dpgen.accounting._selection import RandomRuns, calibrate_runs
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -326,7 +326,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         floating point, from the operating system's entropy.
     :Priced by: ``RandomStoppingProfile``: the best of a random
         number of runs, each of which costs the larger of a fit and a score.
-    :Not covered: The number of runs, all other candidates, and how long the search took: do not
+    :Not covered: What ``estimator`` does not cover, such as what was fitted on the same records
+        before. The number of runs, all other candidates, and how long the search took: do not
         publish them. ``predict`` that does not treat each row by itself; fits that fail on account
         of a record; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
         ``random_state`` that others know or guess.
@@ -477,10 +478,12 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             shared=one.shared,
             unit=one.unit,
             max_rows=one.max_rows,
+            max_records=one.max_records,
             public=tuple(public),
             noise_multiplier=0.0 if run is None else 1 / run.mu,
             noise_source=self._noise_description(),
-            caveats=_CAVEATS,
+            # The limits of a fit are limits of the best one too.
+            caveats=tuple(dict.fromkeys((*_CAVEATS, *one.caveats))),
             releases=() if profile is None else ((profile, 1),),
             split={"best of all runs": 1.0},
             precision={f"{name}, one run": text for name, text in one.precision.items()},

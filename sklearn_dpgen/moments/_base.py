@@ -4,14 +4,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.persistence._declarations import Array, demand
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._validation import BUDGET, Interval, Real, StrOptions, fit_context
+from sklearn_dpgen.utils._validation import (
+    BUDGET,
+    Interval,
+    Real,
+    StrOptions,
+    check_count,
+    fit_context,
+)
 
 __all__ = ["BaseMomentSampler"]
 

@@ -107,9 +107,9 @@ class SmoothedLines:
     With :math:`P_{cj}` the fixed distribution of group c on line j, noise included, and
     :math:`Q_{cj}` that of the points, convolved with the noise :math:`N(0, \sigma^2)`,
 
-    .. math:: \frac1{Ck} \sum_{c,j} W_q^q(P_{cj}, Q_{cj}) .
+    .. math:: \frac1{Ck} \sum_{c,j} W_2^2(P_{cj}, Q_{cj}) .
 
-    For q = 2 each term is the squared difference of the means plus the distance of the centered
+    Each term is the squared difference of the means plus the distance of the centered
     distributions. The latter has a weight of its own, as smoothing multiplies it by about
     :math:`(s/\sigma)^2`, with s the spread of the points, which slows a descent.
 
@@ -121,10 +121,8 @@ class SmoothedLines:
         Noisy values in bins, at least one on each line.
     noise_scale : float
         σ. Noise below 8 steps of the grid is increased to 8 steps, on both sides.
-    q : {1, 2}, default=2
-        Order of the distance.
     shape_weight : float, default=1.0
-        Weight of the distance of the centered distributions, for q = 2.
+        Weight of the distance of the centered distributions.
     shares : Tensor of shape (C,) or None, default=None
         Share of group c that is distributed as the points; the rest is at 0. None for 1.
 
@@ -140,12 +138,10 @@ class SmoothedLines:
         counts: torch.Tensor,
         noise_scale: float,
         *,
-        q: int = 2,
         shape_weight: float = 1.0,
         shares: torch.Tensor | None = None,
     ) -> None:
         self.grid = grid
-        self.q = q
         self.shape_weight = shape_weight
         self.noise_scale = max(float(noise_scale), grid.narrowest)
         like = counts.new_empty(0, dtype=torch.float32)
@@ -184,7 +180,7 @@ class SmoothedLines:
         value : Tensor of shape ()
             Distance, with the shape weight.
         gradient : Tensor of shape (C, m, k)
-            Mean over the noise of the gradient of W_q^q at a noisy point.
+            Mean over the noise of the gradient of W_2^2 at a noisy point.
         """
         grid, fixed = self.grid, self._fixed_cdf[:, lines]
         n_groups, m, k = points.shape
@@ -200,15 +196,11 @@ class SmoothedLines:
         levels = (law @ self._to_cdf).clamp_(self._tail, 1 - self._tail)
         density = law @ self._to_density
         moved = self._coarse - self._quantiles(fixed, levels)
-        if self.q == 1:
-            value = (density * moved.abs()).sum(-1).mean()
-            pull = moved.sign()
-        else:
-            location = (density * moved).sum(-1, keepdim=True)
-            shape = moved - location
-            weighted = (density * shape.square()).sum(-1, keepdim=True) * self.shape_weight
-            value = (location.square() + weighted).mean()
-            pull = 2 * (location + self.shape_weight * shape)
+        location = (density * moved).sum(-1, keepdim=True)
+        shape = moved - location
+        weighted = (density * shape.square()).sum(-1, keepdim=True) * self.shape_weight
+        value = (location.square() + weighted).mean()
+        pull = 2 * (location + self.shape_weight * shape)
         field = pull @ self._to_density.T
         at_points = field.gather(2, below) * (1 - share) + field.gather(2, below + 1) * share
         return value, (at_points * scale / (n_groups * m * k)).transpose(1, 2)

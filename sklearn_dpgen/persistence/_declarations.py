@@ -39,7 +39,7 @@ __all__ = [
 # is static: no part of a module's name ever comes from a file.
 _MODULES = {
     "tables": ["LocalTableSampler", "TableSampler"],
-    "evolution": ["PrivateEvolutionSampler", "PrivateSignedMeasureSampler"],
+    "evolution": ["NoisyVotes", "PrivateEvolutionSampler", "PrivateSignedMeasureSampler"],
     "moments": ["MomentImageSampler", "MomentSampler"],
     "moments._image_laws": ["ImageModel"],
     "nn": ["Training"],
@@ -51,7 +51,11 @@ _MODULES = {
         "DPSlicedWassersteinFairRegressor",
         "DPSlicedWassersteinGenerator",
     ],
-    "smoothed": ["SmoothedSlicedWassersteinAdapter", "SmoothedSlicedWassersteinGenerator"],
+    "smoothed": [
+        "NoisyRelease",
+        "SmoothedSlicedWassersteinAdapter",
+        "SmoothedSlicedWassersteinGenerator",
+    ],
     "deconvolution": ["DeconvolutionEM", "EntropicDeconvGAN"],
     "mechanisms": [
         "GaussianMechanism",

@@ -19,8 +19,7 @@ from sklearn_dpgen.accounting import (
     Public,
     calibrate_noise_multiplier,
 )
-from sklearn_dpgen.accounting._calibration import calibrate_remainder
-from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._calibration import calibrate_remainder, check_delta_size
 from sklearn_dpgen.accounting._guarantee import common_guarantee
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicValueError, SmallGroupWarning
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
@@ -47,6 +46,7 @@ from sklearn_dpgen.utils._validation import (
     Real,
     StrOptions,
     call_quietly,
+    check_count,
     check_is_fitted,
     column_or_1d,
     fit_context,

@@ -3,12 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain, OneHot, Product
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe, demand
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
-from sklearn_dpgen.utils._validation import validate_data
+from sklearn_dpgen.utils._validation import check_count, validate_data
 
 __all__ = [
     "ENCODED_STATE",

@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn import functional
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan
@@ -48,6 +47,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
+    check_count,
     fit_context,
     validate_data,
 )

@@ -256,10 +256,6 @@ class SlicedEstimator(TrainedEstimator):
     _settings = {"training": Training, "gradient": ClippedGradient}
 
     @property
-    def _training(self):
-        return self._completed("training")
-
-    @property
     def _gradient(self):
         return self._completed("gradient")
 

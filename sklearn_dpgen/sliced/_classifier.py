@@ -7,7 +7,6 @@ from sklearn.base import ClassifierMixin
 from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -19,7 +18,7 @@ from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
 from sklearn_dpgen.utils._torch import resolve_device
-from sklearn_dpgen.utils._validation import fit_context, validate_data
+from sklearn_dpgen.utils._validation import check_count, fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairClassifier"]
 

@@ -8,7 +8,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -24,6 +23,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     StrOptions,
     check_array,
+    check_count,
     check_is_fitted,
     fit_context,
     validate_data,

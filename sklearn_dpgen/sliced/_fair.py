@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from sklearn_dpgen.accounting import Bound
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import NoisyGradientsWarning, PublicValueError
 from sklearn_dpgen.ledger._base import Plan
@@ -39,6 +38,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
+    check_count,
     check_is_fitted,
     check_weights,
     fit_context,

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, PrivacyReport
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.exceptions import PublicValueError
@@ -47,6 +46,7 @@ from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
     check_array,
+    check_count,
     check_is_fitted,
     check_n_samples,
     fit_context,

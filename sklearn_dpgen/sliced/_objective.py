@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn import functional
 
-from sklearn_dpgen.accounting._checks import check_count, check_rate
 from sklearn_dpgen.domains import Ball, Box, Product
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.nn import linearize
@@ -21,7 +20,7 @@ from sklearn_dpgen.nn._jacobian import clip_weights
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._torch import as_tensor
-from sklearn_dpgen.utils._validation import check_positive
+from sklearn_dpgen.utils._validation import check_count, check_positive, check_rate
 
 __all__ = [
     "FairObjective",

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.exceptions import PublicValueError
@@ -21,7 +20,7 @@ from sklearn_dpgen.sliced._base import DTYPE, ClippedGradient, setting_defaults
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import standardize_domain
 from sklearn_dpgen.utils._torch import resolve_device
-from sklearn_dpgen.utils._validation import check_array, fit_context, validate_data
+from sklearn_dpgen.utils._validation import check_array, check_count, fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairRegressor"]
 

@@ -3,8 +3,10 @@
 from sklearn_dpgen.smoothed._adapter import SmoothedSlicedWassersteinAdapter
 from sklearn_dpgen.smoothed._distance import PrivateDistance, smoothed_sliced_wasserstein
 from sklearn_dpgen.smoothed._generator import SmoothedSlicedWassersteinGenerator
+from sklearn_dpgen.smoothed._releases import NoisyRelease
 
 __all__ = [
+    "NoisyRelease",
     "PrivateDistance",
     "SmoothedSlicedWassersteinAdapter",
     "SmoothedSlicedWassersteinGenerator",

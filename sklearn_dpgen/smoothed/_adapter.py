@@ -1,6 +1,6 @@
 """SmoothedSlicedWassersteinAdapter: a classifier for a private domain without labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -9,14 +9,13 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import Plan, TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms._class_moments import price_moments
-from sklearn_dpgen.nn._training import OPTIMIZERS
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.smoothed._features import (
@@ -27,7 +26,7 @@ from sklearn_dpgen.smoothed._features import (
     normal_map,
 )
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
-from sklearn_dpgen.smoothed._releases import RELEASE_CONSTRAINTS, projected_laws, release_laws
+from sklearn_dpgen.smoothed._releases import NoisyRelease, projected_laws, release_laws
 from sklearn_dpgen.smoothed._training import (
     adapt_to_moved,
     adapt_to_projections,
@@ -46,7 +45,7 @@ from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
     Real,
-    StrOptions,
+    check_count,
     check_widths,
     fit_context,
     validate_data,
@@ -58,7 +57,7 @@ __all__ = ["ProjectedFeatures", "SmoothedSlicedWassersteinAdapter"]
 _DTYPE = torch.float64
 # Automatic batch size for projections: smaller batches show little but their noise.
 _BATCH_SIZE = 512
-_EVENTS = {"features": "target_features", "projections": "target_projections"}
+_EVENTS = {"records": "target_features", "projections": "target_projections"}
 
 
 class ProjectedFeatures:
@@ -124,15 +123,17 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / (number of target records).
-    release : {"features", "projections", "moments"}, default="features"
-        What is released of the target, and what is moved.
+    release : NoisyRelease or None, default=None
+        What is released of the target, and what is moved, by its ``kind``. None is that of
+        ``NoisyRelease()``.
 
-        - "features": features of the trained network, which stays fixed. A map of features moves
-          their distribution, with noise added, to that of the releases in the squared sliced
-          Wasserstein distance.
+        - "records": features of the records in the trained network, which stays fixed. A map of
+          features moves their distribution, with noise added, to that of the releases in the
+          squared sliced Wasserstein distance. An "auto" batch is one record.
         - "projections": Algorithm 2 of [1]_. Each step releases noisy projections of the current
           features of a secret batch, on directions of its own. A map of records is trained by the
-          same distance between features, and the whole network is trained throughout.
+          same distance between features, and the whole network is trained throughout. An "auto"
+          batch is 512 records, or all, on ``feature_dim`` directions.
         - "moments": mean and covariance of the records, in the two releases of
           :class:`~sklearn_dpgen.moments.MomentSampler`. The map of records is the optimal one
           between normal distributions with these moments, in closed form. The network is trained
@@ -140,56 +141,27 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
           most information for a budget, and is the fastest.
     domain : Domain, callable or None, default=None
         The set that holds the target records, or a function of ``n_features`` that returns it.
-        Required with ``release="moments"``, and used by it alone. Records outside are moved to its
-        nearest point.
-    hidden_layer_sizes : tuple of int, default=(128,)
-        Widths of the hidden layers before the features.
+        Required with a ``release`` of moments, and used by it alone. Records outside are moved to
+        its nearest point.
     feature_dim : int, default=32
         Number of features that are compared between the domains.
-    activation : {"relu", "silu", "tanh"}, default="relu"
-        Activation of the hidden layers.
     adaptation_weight : float, default=3.0
         Weight of the squared distance relative to the cross-entropy, in the training of the map.
         The distance is the mean over directions, times ``feature_dim``, in units of the radius of
         the features. With moments it is the weight of the cross-entropy of moved records relative
         to that of unchanged ones. 0 trains on the source alone, and releases nothing.
-    n_projections : int or "auto", default="auto"
-        Number of lines on which features are compared. "auto" takes as many as a covariance matrix
-        has entries, from 64 to about 2000; they cost time, not privacy. With
-        ``release="projections"`` it is the number of released directions, and more of them need
-        more noise; "auto" is then ``feature_dim``. Not used with moments, nor are ``directions``
-        and ``batch_size``.
-    directions : {"orthogonal", "independent"}, default="orthogonal"
-        Whether the lines are drawn in orthonormal blocks, or each by itself. Orthonormal
-        projections need less noise.
-    shape_weight : float or "auto", default="auto"
-        Weight of the distance between the centered distributions relative to the distance between
-        the means, as in :class:`SmoothedSlicedWassersteinGenerator`. Not used with moments.
-    batch_size : int or "auto", default="auto"
-        Target records of one release, drawn without replacement. Smaller batches give more
-        information for a given budget. "auto" is 1 for features, and 512 for projections, or all
-        records if these are fewer.
-    n_epochs : float, default=20.0
-        For features: passes over the target records, summed over all releases. The information
-        grows slowly with it, and the time in proportion.
     source_batch_size : int, default=512
         Source records in a step.
     source_iter : int, default=3000
         Steps on the source alone. They cost no privacy.
-    max_iter : int, default=1500
-        Steps of adaptation. They cost no privacy, except with ``release="projections"``, where
-        each step makes a release.
-    solver : {"adam", "sgd"}, default="adam"
-        Optimizer.
-    learning_rate : float, default=0.001
-        Peak learning rate of the adaptation, with cosine decay.
     source_learning_rate : float, default=0.002
         Peak learning rate of the steps on the source alone.
-    averaging : float, default=0.3
-        Share of the steps, from the end, over which the parameters are averaged.
-    callback : callable or None, default=None
-        Called as ``callback(step, module)`` after each step of adaptation, to monitor the network
-        on *public* data.
+    training : Training or None, default=None
+        Network before the features, and optimizer: :ref:`training_settings`. Defaults:
+        ``hidden_layer_sizes=(128,)``, ``activation="relu"``; ``max_iter=1500`` and
+        ``learning_rate=0.001`` of the adaptation, whose steps cost no privacy, except with a
+        ``release`` of projections, where each step makes a release; ``solver="adam"``,
+        ``averaging=0.3``.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
         too little is left. None charges no ledger.
@@ -202,10 +174,6 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee against anybody who knows or guesses it.
-    device : str or torch.device, default="auto"
-        "auto" trains on a GPU where there is one.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -214,7 +182,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels of the source.
     domain_ : Domain
-        The set that holds the target records; with ``release="moments"`` only.
+        The set that holds the target records; with a ``release`` of moments only.
     privacy_ : PrivacyReport
         The guarantee of the fit, for target records.
     noise_multiplier_ : float
@@ -236,8 +204,8 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     :Neighbours: Replace one target record; the numbers of source and target records are public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: Numbers of source and target records; ``sample_domain``; names of the columns; source
-        records and their labels; ``domain``, with ``release="moments"``. With ``unit``: numbers of
-        persons, and not those of their rows.
+        records and their labels; ``domain``, with a ``release`` of moments. With ``unit``: numbers
+        of persons, and not those of their rows.
     :Bounded by: Features of the network are moved into a ball of radius 1/2, each row by its own
         norm: a record moves a release by 1 at most. For moments a ball around ``domain``.
     :Noise: Gaussian on secret batches of features, or on projections of them, by
@@ -278,6 +246,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     Examples
     --------
     >>> import numpy as np
+    >>> from sklearn_dpgen.nn import Training
     >>> from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(400, 2)), rng.integers(2, size=400)
@@ -285,7 +254,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     >>> domain = np.repeat([1, -2], 200)
     >>> X[domain < 0] += 1.5
     >>> y[domain < 0] = -1
-    >>> adapter = SmoothedSlicedWassersteinAdapter(max_iter=20, source_iter=50)
+    >>> adapter = SmoothedSlicedWassersteinAdapter(source_iter=50, training=Training(max_iter=20))
     >>> adapter.fit(X, y, sample_domain=domain).predict(X[domain < 0]).shape
     (200,)
     """
@@ -299,17 +268,29 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     }
     _parameter_constraints: dict = {
         **TrainedEstimator._parameter_constraints,
-        **RELEASE_CONSTRAINTS,
         "feature_dim": [Interval(Integral, 1, None, closed="left")],
-        "release": [StrOptions({"features", "projections", "moments"})],
+        "release": [NoisyRelease, None],
         "domain": [Domain, callable, None],
         "adaptation_weight": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "source_batch_size": [Interval(Integral, 1, None, closed="left")],
         "source_iter": [Interval(Integral, 1, None, closed="left")],
-        "solver": [StrOptions(set(OPTIMIZERS))],
         "source_learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "callback": [callable, None],
+        "training": [Training, None],
+    }
+    _settings = {"release": NoisyRelease, "training": Training}
+    _setting_defaults: dict = {
+        "release": NoisyRelease().get_params(deep=False),
+        "training": {
+            "hidden_layer_sizes": (128,),
+            "activation": "relu",
+            "max_iter": 1500,
+            "solver": "adam",
+            "learning_rate": 0.001,
+            "averaging": 0.3,
+            "callback": None,
+            "device": "auto",
+            "verbose": 0,
+        },
     }
 
     def __init__(
@@ -317,57 +298,36 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         *,
         epsilon: float = 1.0,
         delta: float | str = "auto",
-        release: str = "features",
+        release: NoisyRelease | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
-        hidden_layer_sizes: Sequence[int] = (128,),
         feature_dim: int = 32,
-        activation: str = "relu",
         adaptation_weight: float = 3.0,
-        n_projections: int | str = "auto",
-        directions: str = "orthogonal",
-        shape_weight: float | str = "auto",
-        batch_size: int | str = "auto",
-        n_epochs: float = 20.0,
         source_batch_size: int = 512,
         source_iter: int = 3000,
-        max_iter: int = 1500,
-        solver: str = "adam",
-        learning_rate: float = 0.001,
         source_learning_rate: float = 0.002,
-        averaging: float = 0.3,
-        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        training: Training | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.release = release
         self.domain = domain
-        self.hidden_layer_sizes = hidden_layer_sizes
         self.feature_dim = feature_dim
-        self.activation = activation
         self.adaptation_weight = adaptation_weight
-        self.n_projections = n_projections
-        self.directions = directions
-        self.shape_weight = shape_weight
-        self.batch_size = batch_size
-        self.n_epochs = n_epochs
         self.source_batch_size = source_batch_size
         self.source_iter = source_iter
-        self.max_iter = max_iter
-        self.solver = solver
-        self.learning_rate = learning_rate
         self.source_learning_rate = source_learning_rate
-        self.averaging = averaging
-        self.callback = callback
+        self.training = training
         self.ledger = ledger
         self.unit = unit
         self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+
+    @property
+    def _released(self):
+        """The settings of the release."""
+        return self._completed("release")
 
     @fit_context(prefer_skip_nested_validation=True)
     def plan(
@@ -437,13 +397,13 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             If a loss, a gradient or a parameter is not finite.
         ValueError
             If the data or the parameters are invalid, there are fewer target rows than
-            ``batch_size``, or ``release="moments"`` has no ``domain``.
+            ``batch_size``, or a ``release`` of moments has no ``domain``.
         """
         return self._fit(X, y, sample_domain)
 
     def _read(self, X, y, sample_domain, *, seed):
         # An unavailable device is refused before anything is charged.
-        resolve_device(self.device)
+        resolve_device(self._training.device)
         name = type(self).__name__
         X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
@@ -478,22 +438,22 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             )
             return Plan(self._protected(report))
         domain = None
-        if self.release == "moments":
+        if self._released.kind == "moments":
             if self.domain is None:
                 raise ValueError(
-                    'release="moments" needs a domain, the set that holds the target records.'
+                    "A release of moments needs a domain, the set that holds the target records."
                 )
             domain = resolve_domain(self.domain, n_features)
         priced = self._price(n_samples, domain)
-        if self.release == "moments":
+        if self._released.kind == "moments":
             report = priced.report(name, noise, public=(*public, "domain"), **fields)
         else:
             bounds = [Bound("feature_radius", RADIUS)]
-            if self.release == "projections":
+            if self._released.kind == "projections":
                 bounds.append(Bound("directions_averaged"))
             report = priced.report(
                 name=name,
-                events=(Event(_EVENTS[self.release]),),
+                events=(Event(_EVENTS[self._released.kind]),),
                 public=public,
                 norm="l2",
                 bounds=tuple(bounds),
@@ -504,8 +464,9 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
 
     def _price(self, n_target, domain):
         """Price every release from public quantities."""
+        released = self._released
         budget = {"epsilon": self.epsilon, "delta": self._delta(n_target)}
-        if self.release == "moments":
+        if self._released.kind == "moments":
             return price_moments(
                 enclosing_ball(domain),
                 n_target,
@@ -514,21 +475,24 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
                 label_proportions=None,
                 **budget,
             )
-        if self.release == "projections":
-            n_projections = self.n_projections
+        if self._released.kind == "projections":
+            n_projections = released.n_projections
             if isinstance(n_projections, str):
                 n_projections = self.feature_dim
-            law = ProjectionLaw(self.feature_dim, n_projections, self.directions)
+            law = ProjectionLaw(self.feature_dim, n_projections, released.directions)
             batch_size = min(_BATCH_SIZE, n_target)
-            budget["batch_size"] = batch_size if self.batch_size == "auto" else self.batch_size
-            return plan_projections([n_target], 2 * RADIUS, law, n_releases=self.max_iter, **budget)
-        batch_size = 1 if self.batch_size == "auto" else self.batch_size
+            budget["batch_size"] = (
+                batch_size if released.batch_size == "auto" else released.batch_size
+            )
+            n_releases = self._training.max_iter
+            return plan_projections([n_target], 2 * RADIUS, law, n_releases=n_releases, **budget)
+        batch_size = 1 if released.batch_size == "auto" else released.batch_size
         return plan_releases(
             [n_target],
             2 * RADIUS,
             self.feature_dim,
             batch_size=batch_size,
-            n_epochs=self.n_epochs,
+            n_epochs=released.n_epochs,
             **budget,
         )
 
@@ -542,20 +506,20 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             Copies of the public records and their labels.
         released : ReleasedLaws, tuple of ndarray, TrainingResult or None
             Distributions of features, or mean and covariance of records. With
-            ``release="projections"``, the result of the adaptation, which makes the releases. None
+            releases of projections, the result of the adaptation, which makes the releases. None
             if nothing is released.
         """
         source, labels, target, persons = records
         noise_seed, init_seed, source_seed, line_seed, step_seed = split_random_state(seed, 5)
-        device = resolve_device(self.device)
+        device = resolve_device(self._training.device)
         with seeded_initialization(init_seed):
             module = AdaptedNetwork(
                 source.shape[1],
-                check_widths(self.hidden_layer_sizes),
+                check_widths(self._training.hidden_layer_sizes),
                 self.feature_dim,
                 len(self.classes_),
-                self.activation,
-                None if self.release == "features" else AffineMove.of_records(source),
+                self._training.activation,
+                None if self._released.kind == "records" else AffineMove.of_records(source),
             )
         module = module.to(device, _DTYPE)
         public = (
@@ -573,7 +537,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         if plan.details is None:
             return module, public, None
         priced, domain = plan.details
-        if self.release == "projections":
+        if self._released.kind == "projections":
             # Seeded releases of other records share neither directions nor batches.
             noise = self._noise_source(noise_seed, target, source, labels)
             if persons is not None:
@@ -582,14 +546,14 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
                 priced.records,
                 noise,
                 as_tensor(target, device=device, dtype=_DTYPE),
-                shape_weight=self.shape_weight,
+                shape_weight=self._released.shape_weight,
                 persons=persons,
             )
             return module, public, self._adapt(module, public, releases, step_seed)
         if persons is not None:
             noise = self._noise_source(noise_seed, "rows of persons", persons.codes)
             target = target[persons.draw(noise)]
-        if self.release == "moments":
+        if self._released.kind == "moments":
             X, codes = domain.project(target), np.zeros(len(target), dtype=np.int64)
             noise = self._noise_source(noise_seed, X, codes, domain)
             (mean,), (covariance,), _ = priced.release(X, codes, noise)
@@ -600,12 +564,12 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             self._noise_source(noise_seed, features.records),
             features,
             RADIUS,
-            n_projections=self.n_projections,
-            kind=self.directions,
-            shape_weight=self.shape_weight,
+            n_projections=self._released.n_projections,
+            kind=self._released.directions,
+            shape_weight=self._released.shape_weight,
             seed=line_seed,
             device=device,
-            verbose=self.verbose,
+            verbose=self._training.verbose,
         )
         return module, public, laws
 
@@ -617,7 +581,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             domain = plan.details[1]
             if domain is not None:
                 self.domain_ = domain
-            if self.release != "projections":
+            if self._released.kind != "projections":
                 releases = self._adapt(module, source, releases, seed)
             self.loss_curve_ = releases.loss_curve
             self.n_iter_ += releases.n_iter
@@ -639,18 +603,18 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         X, labels = source
         options = self._training_options() | {
             "generator": torch_generator(seed, X.device),
-            "callback": self.callback,
-            "max_iter": self.max_iter,
-            "learning_rate": self.learning_rate,
+            "callback": self._training.callback,
+            "max_iter": self._training.max_iter,
+            "learning_rate": self._training.learning_rate,
             "weight": self.adaptation_weight,
         }
-        if self.release == "moments":
+        if self._released.kind == "moments":
             mean, covariance = releases
             own = np.cov(as_array(X), rowvar=False, ddof=0).reshape(covariance.shape)
             module.transport.set_to(normal_map(own, covariance), mean)
             return adapt_to_moved(module, X, labels, **options)
         options["weight"] *= self.feature_dim
-        if self.release == "projections":
+        if self._released.kind == "projections":
             return adapt_to_projections(module, X, labels, releases, **options)
         with torch.no_grad():
             features = module.features(X)
@@ -659,8 +623,8 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     def _training_options(self):
         return {
             "batch_size": self.source_batch_size,
-            "averaging": self.averaging,
-            "optimizer": self.solver,
-            "verbose": self.verbose,
+            "averaging": self._training.averaging,
+            "optimizer": self._training.solver,
+            "verbose": self._training.verbose,
             "name": type(self).__name__,
         }

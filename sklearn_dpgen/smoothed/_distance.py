@@ -8,7 +8,6 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
-from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._wording import number_words
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
@@ -17,7 +16,13 @@ from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.ot._sliced import wasserstein_lines
 from sklearn_dpgen.utils._random import ROUNDING, noise_source, on_grid, split_random_state
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
-from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
+from sklearn_dpgen.utils._validation import (
+    check_array,
+    check_choice,
+    check_count,
+    check_delta,
+    check_positive,
+)
 
 __all__ = ["PrivateDistance", "smoothed_sliced_wasserstein"]
 

@@ -1,6 +1,6 @@
 """SmoothedSlicedWassersteinGenerator: a network trained on noisy releases of private records."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
@@ -9,13 +9,12 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain, OneHot, Product
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import Plan, TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._class_moments import price_moments
-from sklearn_dpgen.nn import dcgan_generator, mlp_generator, upsampling_generator
+from sklearn_dpgen.nn import Training, dcgan_generator, mlp_generator, upsampling_generator
 from sklearn_dpgen.nn._generators import DrawnGenerator
 from sklearn_dpgen.ot._sliced import held_out_distance
 from sklearn_dpgen.persistence._networks import check_network
@@ -32,8 +31,8 @@ from sklearn_dpgen.preprocessing._records import (
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.smoothed._plan import plan_projections, plan_releases
 from sklearn_dpgen.smoothed._releases import (
-    RELEASE_CONSTRAINTS,
     ClassRecords,
+    NoisyRelease,
     ProjectedBatches,
     normal_laws,
     release_laws,
@@ -50,6 +49,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     StrOptions,
     Transformer,
+    check_count,
     check_is_fitted,
     check_n_samples,
     check_widths,
@@ -79,8 +79,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     class. A network then learns to generate points whose projections, with noise of the same
     distribution, match the projected releases. Because both sides are noisy, this is a distance
     between smoothed distributions, and it vanishes where the distributions themselves agree.
-    Training is post-processing, so its length costs no privacy, except with
-    ``release="projections"``, where each training step makes a release.
+    Training is post-processing, so its length costs no privacy, except with a
+    ``release`` of projections, where each training step makes a release.
 
     Parameters
     ----------
@@ -112,39 +112,19 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         DCTTransformer. Its ``transform`` takes a tensor and is differentiable. It needs an
         ``output_domain`` and a ``domain``. ``sample`` returns the output before the map. A search
         clones it, unless it is in a :class:`~sklearn.frozen.FrozenEstimator`.
-    release : {"records", "moments", "projections"}, default="records"
-        What is released, and what the network learns from.
+    release : NoisyRelease or None, default=None
+        What is released, and what the network learns from, by its ``kind``. None is that of
+        ``NoisyRelease()``.
 
-        - "records": noisy records of secret batches.
+        - "records": noisy records of secret batches. An "auto" batch is one record, or one of the
+          smallest class.
         - "moments": noisy means and covariances by class; the network learns normal distributions
-          with these moments. ``batch_size`` is not used.
+          with these moments.
         - "projections": Algorithm 1 of [1]_. Each step projects a new batch on new directions and
           releases it with noise, so the budget pays for ``max_iter`` releases. It needs public
-          labels and a single network, and ignores ``shape_weight`` and ``n_epochs``.
-    n_projections : int or "auto", default="auto"
-        Number of lines on which the releases are compared. "auto" takes as many as a covariance
-        matrix has entries, from 64 to about 2000. They cost time, not privacy. With
-        ``release="projections"`` it is the number of directions of a step, and more of them need
-        more noise; "auto" is then one for each column, at most 100.
-    directions : {"orthogonal", "independent"}, default="orthogonal"
-        Whether the lines are drawn in orthonormal blocks, or each by itself.
-    q : {1, 2}, default=2
-        Order of the distance.
-    shape_weight : float or "auto", default="auto"
-        Weight, for q = 2, of the distance between the centered distributions relative to the
-        distance between the means. "auto" is 1 + (σ/s)², with σ the noise, or R/11 if that is
-        larger, and s = R/(2 sqrt(d)), half the radius of the domain per dimension. This makes up
-        for what the smoothing takes from the shape. It is smaller where the releases are too few
-        to estimate a covariance, and 1 where the domain has one-hot blocks, whose variances follow
-        from their means.
-    batch_size : int or "auto", default="auto"
-        Records of one release, drawn without replacement, at most n_samples. Public classes
-        contribute in proportion to their sizes, at least one record each. Smaller batches give
-        more information for a given budget. "auto" takes one record, or one of the smallest class;
-        for projections it takes 100 records as the paper does, or all.
-    n_epochs : float, default=20.0
-        Passes over the records, summed over all releases. The information grows slowly with it,
-        and the time in proportion.
+          labels and a single network, and ignores ``shape_weight`` and ``n_epochs``. An "auto"
+          batch is 100 records as in the paper, or all, on one direction for each column, at most
+          100.
     generator : {"auto", "mlp", "upsampling", "dcgan"} or callable, default="auto"
         A network, or a function ``generator(n_inputs, domain)`` that returns a module. Its inputs
         are the latent vector and, with labels, the class as a one-hot vector. A module with an
@@ -152,10 +132,6 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         multilayer perceptron that draws the categories of one-hot blocks
         (``DrawnGenerator``), "mlp" one with soft blocks; "upsampling" is
         the network of the paper.
-    hidden_layer_sizes : tuple of int, default=(200, 200)
-        Widths of the hidden layers of the multilayer perceptron.
-    activation : {"relu", "silu", "tanh"}, default="relu"
-        Activation of the multilayer perceptron.
     latent_dim : int, default=10
         Dimension of the latent vector, which is standard normal.
     n_generators : int, default=1
@@ -163,12 +139,10 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         share of the records, so that random errors of one network weigh less.
     n_generated : int, default=64
         Generated points of each class in a step, at least 2: latents come in pairs.
-    max_iter : int, default=3000
-        Number of training steps.
-    learning_rate : float, default=0.002
-        Peak learning rate of Adam, with cosine decay.
-    averaging : float, default=0.2
-        Share of the steps, from the end, over which the parameters are averaged.
+    training : Training or None, default=None
+        Network and optimizer: :ref:`training_settings`. Defaults:
+        ``hidden_layer_sizes=(200, 200)`` and ``activation="relu"`` of the multilayer perceptron,
+        ``max_iter=3000``, ``learning_rate=0.002``, ``averaging=0.2``.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
         too little is left. None charges no ledger.
@@ -181,10 +155,6 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee against anybody who knows or guesses it.
-    device : str or torch.device, default="auto"
-        "auto" trains on a GPU where there is one.
-    verbose : int, default=0
-        1 shows progress bars.
 
     Attributes
     ----------
@@ -200,7 +170,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         Probabilities of the classes in ``sample_labels``, if fitted with labels.
     loss_curve_ : list of float
         Distance at each step, averaged over the networks, with the weight of the shapes, in units
-        of the radius of the domain to the power q. It is computed from releases.
+        of the squared radius of the domain. It is computed from releases.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -238,9 +208,9 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
 
     In [1]_ each step projects a batch on its own directions, k of d, and releases the projections,
-    as ``release="projections"`` does here. With k = d orthonormal directions the sensitivity is the
-    diameter of the domain, and the release is as informative as the noisy batch itself: it can be
-    projected again, on any directions, and compared with the generator as often as needed. For a
+    as a ``release`` of projections does here. With k = d orthonormal directions the sensitivity is
+    the diameter of the domain, and the release is as informative as the noisy batch itself: it can
+    be projected again, on any directions, and compared with the generator as often as needed. For a
     given budget small batches are most informative: the information is T B / σ² for T releases of
     B records.
 
@@ -249,8 +219,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     releases together are therefore compared with a smoothing in closed form, and the shape has a
     weight of its own.
 
-    If means and covariances are all that can be learned, ``release="moments"`` releases these with
-    far less noise, as :class:`~sklearn_dpgen.moments.MomentSampler` does. On each line u the
+    If means and covariances are all that can be learned, a ``release`` of moments has far less
+    noise, as :class:`~sklearn_dpgen.moments.MomentSampler` does. On each line u the
     network then learns the normal distribution N(⟨u, m⟩, uᵀ C u) of a class with released mean m
     and covariance C.
 
@@ -264,10 +234,11 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     --------
     >>> from sklearn_dpgen.datasets import make_half_circle
     >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.nn import Training
     >>> from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
     >>> X = make_half_circle(2000, random_state=0)
     >>> generator = SmoothedSlicedWassersteinGenerator(
-    ...     epsilon=10.0, domain=Ball(1.0, n_features=2), max_iter=20
+    ...     epsilon=10.0, domain=Ball(1.0, n_features=2), training=Training(max_iter=20)
     ... )
     >>> generator.fit(X).sample(3).shape
     (3, 2)
@@ -284,7 +255,6 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     }
     _parameter_constraints: dict = {
         **TrainedEstimator._parameter_constraints,
-        **RELEASE_CONSTRAINTS,
         "schema": [Schema, None],
         "domain": [Domain, callable, None],
         "labels": [StrOptions({"public", "private"}), None],
@@ -292,13 +262,25 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         "label_proportions": ["array-like", None],
         "output_domain": [Domain, None],
         "output_transform": [HasMethods("transform"), None],
-        "release": [StrOptions({"records", "moments", "projections"})],
-        "q": [Interval(Integral, 1, 2, closed="both")],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "release": [NoisyRelease, None],
         "generator": [StrOptions(NETWORKS), callable],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
         "n_generators": [Interval(Integral, 1, None, closed="left")],
         "n_generated": [Interval(Integral, 2, None, closed="left")],
+        "training": [Training, None],
+    }
+    _settings = {"release": NoisyRelease, "training": Training}
+    _setting_defaults: dict = {
+        "release": NoisyRelease().get_params(deep=False),
+        "training": {
+            "hidden_layer_sizes": (200, 200),
+            "activation": "relu",
+            "max_iter": 3000,
+            "learning_rate": 0.002,
+            "averaging": 0.2,
+            "device": "auto",
+            "verbose": 0,
+        },
     }
     _trained = "generator_"
 
@@ -314,27 +296,15 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         label_proportions: ArrayLike | None = None,
         output_domain: Domain | None = None,
         output_transform: Transformer | None = None,
-        release: str = "records",
-        n_projections: int | str = "auto",
-        directions: str = "orthogonal",
-        q: int = 2,
-        shape_weight: float | str = "auto",
-        batch_size: int | str = "auto",
-        n_epochs: float = 20.0,
+        release: NoisyRelease | None = None,
         generator: str | Callable[[int, Domain], torch.nn.Module] = "auto",
-        hidden_layer_sizes: Sequence[int] = (200, 200),
-        activation: str = "relu",
         latent_dim: int = 10,
         n_generators: int = 1,
         n_generated: int = 64,
-        max_iter: int = 3000,
-        learning_rate: float = 0.002,
-        averaging: float = 0.2,
+        training: Training | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -346,26 +316,19 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         self.output_domain = output_domain
         self.output_transform = output_transform
         self.release = release
-        self.n_projections = n_projections
-        self.directions = directions
-        self.q = q
-        self.shape_weight = shape_weight
-        self.batch_size = batch_size
-        self.n_epochs = n_epochs
         self.generator = generator
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
         self.latent_dim = latent_dim
         self.n_generators = n_generators
         self.n_generated = n_generated
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.averaging = averaging
+        self.training = training
         self.ledger = ledger
         self.unit = unit
         self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+
+    @property
+    def _released(self):
+        """The settings of the release."""
+        return self._completed("release")
 
     @fit_context(prefer_skip_nested_validation=False)
     def plan(
@@ -433,12 +396,12 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
 
     def _read(self, X, y, *, seed):
         # An unavailable device is refused before anything is charged.
-        resolve_device(self.device)
+        resolve_device(self._training.device)
         self._check_declared()
         self._check_label_parameters(y)
         self._check_release(y is not None)
         persons = None
-        if self.release == "projections":
+        if self._released.kind == "projections":
             # Each step draws a row of each person anew.
             X, persons = self._split_unit(X)
         else:
@@ -467,16 +430,16 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
 
     def _check_release(self, has_labels):
         """Refuse private labels and several networks with projections at each step."""
-        if self.release != "projections":
+        if self._released.kind != "projections":
             return
         if has_labels and self.labels == "private":
             raise ValueError(
-                'release="projections" takes labels="public" only: a record with another label '
+                'A release of projections takes labels="public" only: a record with another label '
                 "would change the projections of two classes, which is not priced."
             )
         if self.n_generators > 1:
             raise ValueError(
-                'n_generators must be 1 with release="projections", whose releases serve one '
+                "n_generators must be 1 with a release of projections, whose releases serve one "
                 f"network, got {self.n_generators}."
             )
 
@@ -498,12 +461,12 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         relation, public = self._label_terms(n_classes > 0)
         fields = relation | {"public": ("n_samples", "domain", "column_names", *public)}
         name, noise = type(self).__name__, self._noise_description()
-        if self.release == "moments":
+        if self._released.kind == "moments":
             report = priced.report(name, noise, **fields)
         else:
             report = priced.report(
                 name=name,
-                events=(Event(_EVENTS[self.release]),),
+                events=(Event(_EVENTS[self._released.kind]),),
                 norm="l2",
                 bounds=(Bound("l2_diameter", domain.diameter(2)),),
                 noise_source=noise,
@@ -514,7 +477,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     def _price(self, domain, n_samples, n_classes, class_sizes):
         """Price every release from public quantities: return a ReleasePlan or a MomentPlan."""
         budget = {"epsilon": self.epsilon, "delta": self._delta(n_samples)}
-        if self.release == "moments":
+        if self._released.kind == "moments":
             return price_moments(
                 enclosing_ball(domain),
                 n_samples,
@@ -524,17 +487,18 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
                 **budget,
             )
         sizes = [n_samples] if class_sizes is None else list(map(int, class_sizes))
-        d, batch_size = domain.n_features, self.batch_size
-        if self.release == "projections":
-            n_projections = self.n_projections
+        d, released = domain.n_features, self._released
+        batch_size = released.batch_size
+        if self._released.kind == "projections":
+            n_projections = released.n_projections
             if isinstance(n_projections, str):
                 n_projections = min(d, _MOST_DIRECTIONS)
             return plan_projections(
                 sizes,
                 domain.diameter(2),
-                ProjectionLaw(d, 1 if d == 1 else n_projections, self.directions),
+                ProjectionLaw(d, 1 if d == 1 else n_projections, released.directions),
                 batch_size=min(n_samples, _BATCH_SIZE) if batch_size == "auto" else batch_size,
-                n_releases=self.max_iter,
+                n_releases=self._training.max_iter,
                 **budget,
             )
         if batch_size == "auto":
@@ -546,7 +510,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             domain.diameter(2),
             d,
             batch_size=batch_size,
-            n_epochs=self.n_epochs,
+            n_epochs=released.n_epochs,
             slot_radius=enclosing_ball(domain).radius if is_private else None,
             n_slots=n_classes if is_private else 1,
             with_counts=is_private and self.label_proportions is None,
@@ -556,23 +520,22 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     def _release(self, plan, records, seed):
         """Return released distributions on lines, and class sizes up to a factor, or None.
 
-        With ``release="projections"`` training makes the releases: the trained network and its
+        With projections the training makes the releases: the trained network and its
         losses are returned in place of distributions.
         """
         noise_seed, line_seed, train_seed = split_random_state(seed, 3)
         (X, codes, persons), n_classes = records, self._n_classes
         priced, ball = plan.details, enclosing_ball(self.domain_)
-        device = resolve_device(self.device)
+        device = resolve_device(self._training.device)
         noise = self._noise_source(noise_seed, X, codes, n_classes, self.domain_)
         lines = {
-            "n_projections": self.n_projections,
-            "kind": self.directions,
-            "q": self.q,
+            "n_projections": self._released.n_projections,
+            "kind": self._released.directions,
             "shape_weight": self._shape_weight(),
             "seed": line_seed,
             "device": device,
         }
-        if self.release == "moments":
+        if self._released.kind == "moments":
             means, covariances, sizes = priced.release(X, codes, noise)
             return normal_laws(means - ball.center, covariances, ball.radius, **lines), sizes
         is_public = n_classes == 0 or self.labels == "public"
@@ -584,10 +547,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             shares = released_proportions(
                 self.label_proportions, records.member_codes, n_classes, priced.counts, noise
             )
-        if self.release == "projections":
-            batches = ProjectedBatches(
-                priced.records, noise, records, ball.radius, q=self.q, device=device
-            )
+        if self._released.kind == "projections":
+            batches = ProjectedBatches(priced.records, noise, records, ball.radius, device=device)
             return self._train(batches, train_seed), shares
         laws = release_laws(
             priced.records,
@@ -595,20 +556,20 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             records,
             ball.radius,
             shares=None if is_public else shares,
-            verbose=self.verbose,
+            verbose=self._training.verbose,
             **lines,
         )
         return laws, shares
 
     def _learn(self, plan, released, seed):
         learned, sizes = released
-        if self.release != "projections":
+        if self._released.kind != "projections":
             learned = self._train(learned, seed)
         module, self.loss_curve_ = learned
         if self._n_classes:
             self._set_proportions(sizes)
         self.noise_multiplier_ = plan.report.noise_multiplier
-        self.n_iter_ = self.max_iter
+        self.n_iter_ = self._training.max_iter
         # The parameters may change before sample is called.
         self._n_normals = n_normals(module, self.latent_dim)
         self._output_domain = self._network_domain
@@ -624,7 +585,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             Released distributions, or a source of releases for each step.
         seed : int or None
         """
-        n_classes = self._n_classes
+        n_classes, training = self._n_classes, self._training
         center = as_tensor(enclosing_ball(self.domain_).center, device=laws.device)
 
         def build():
@@ -632,8 +593,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
                 self.generator,
                 self.latent_dim + n_classes,
                 self._network_domain,
-                hidden_layer_sizes=self.hidden_layer_sizes,
-                activation=self.activation,
+                hidden_layer_sizes=training.hidden_layer_sizes,
+                activation=training.activation,
             )
 
         return train_generators(
@@ -645,10 +606,10 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             seed=seed,
             n_classes=n_classes,
             n_generated=self.n_generated,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            averaging=self.averaging,
-            verbose=self.verbose,
+            max_iter=training.max_iter,
+            learning_rate=training.learning_rate,
+            averaging=training.averaging,
+            verbose=training.verbose,
             name=type(self).__name__,
         )
 
@@ -670,8 +631,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
 
     def _shape_weight(self):
         # One-hot blocks need no extra weight: their variances follow from their means.
-        is_plain = self.shape_weight != "auto" or not _has_categories(self.domain_)
-        return self.shape_weight if is_plain else 1.0
+        weight = self._released.shape_weight
+        return 1.0 if weight == "auto" and _has_categories(self.domain_) else weight
 
     @torch.no_grad()
     def sample(

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
-from sklearn_dpgen.accounting._checks import check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.utils._random import ROUNDING

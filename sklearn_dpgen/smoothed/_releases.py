@@ -14,20 +14,20 @@ from sklearn_dpgen.accounting import ProjectionLaw
 from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.nn._generators import ACTIVATIONS
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.ot._lines import LineGrid, SmoothedLines
 from sklearn_dpgen.ot._sliced import wasserstein_lines
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.utils._labels import check_proportions
 from sklearn_dpgen.utils._random import NoiseSource, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
-from sklearn_dpgen.utils._validation import Integral, Interval, Real, StrOptions
+from sklearn_dpgen.utils._validation import Integral, Interval, Real, Settings, StrOptions
 
 __all__ = [
     "CHUNK_ENTRIES",
-    "RELEASE_CONSTRAINTS",
     "STEP_DIRECTIONS",
     "ClassRecords",
+    "NoisyRelease",
     "ProjectedBatches",
     "ReleasedLaws",
     "count_lines",
@@ -37,14 +37,6 @@ __all__ = [
     "release_laws",
     "released_proportions",
 ]
-
-RELEASE_CONSTRAINTS = {
-    "activation": [StrOptions(set(ACTIVATIONS))],
-    "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-    "directions": [StrOptions({"orthogonal", "independent"})],
-    "shape_weight": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
-    "n_epochs": [Interval(Real, 0, None, closed="neither")],
-}
 
 # Values that are released at a time.
 CHUNK_ENTRIES = 2**21
@@ -59,6 +51,79 @@ _N_BINS = 256
 # Number of values that stand for a distribution in closed form. Bins with less than one value have
 # no influence.
 _N_VALUES = 1e5
+
+
+@saved
+class NoisyRelease(Settings):
+    """What an estimator releases of the records, and on which lines the releases are compared.
+
+    An estimator takes it as ``release``.
+
+    Parameters
+    ----------
+    kind : {"records", "moments", "projections"}, default="records"
+        What is released with noise: records of secret batches, means and covariances, or
+        projections of a new batch on new directions at each step of the training.
+    batch_size : int or "auto", default="auto"
+        Records of one release, drawn without replacement, at most all. Public classes contribute
+        in proportion to their sizes, at least one record each. Smaller batches give more
+        information for a given budget; "auto" is the estimator's own choice. Not used with
+        moments.
+    n_epochs : float, default=20.0
+        Passes over the records, summed over all releases of kind "records". The information grows
+        slowly with it, and the time in proportion.
+    n_projections : int or "auto", default="auto"
+        Number of lines on which the releases are compared. "auto" takes as many as a covariance
+        matrix has entries, from 64 to about 2000; they cost time, not privacy. With projections it
+        is the number of directions of a step, and more of them need more noise; "auto" is then the
+        estimator's own choice.
+    directions : {"orthogonal", "independent"}, default="orthogonal"
+        Whether the lines are drawn in orthonormal blocks, or each by itself. Orthonormal
+        projections need less noise.
+    shape_weight : float or "auto", default="auto"
+        Weight of the distance between the centered distributions relative to the distance between
+        the means. "auto" is 1 + (σ/s)², with σ the noise, or R/11 if that is larger, and
+        s = R/(2 sqrt(d)), half the radius of the domain per dimension. This makes up for what the
+        smoothing takes from the shape. It is smaller where the releases are too few to estimate a
+        covariance, and 1 where the domain has one-hot blocks, whose variances follow from their
+        means.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.smoothed import NoisyRelease, SmoothedSlicedWassersteinGenerator
+    >>> generator = SmoothedSlicedWassersteinGenerator(
+    ...     domain=Ball(1.0, n_features=2), release=NoisyRelease("moments")
+    ... )
+    >>> generator.set_params(release__n_projections=100).release
+    NoisyRelease(kind='moments', n_projections=100)
+    """
+
+    _parameter_constraints: dict = {
+        "kind": [StrOptions({"records", "moments", "projections"})],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_epochs": [Interval(Real, 0, None, closed="neither")],
+        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "directions": [StrOptions({"orthogonal", "independent"})],
+        "shape_weight": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        kind: str = "records",
+        *,
+        batch_size: int | str = "auto",
+        n_epochs: float = 20.0,
+        n_projections: int | str = "auto",
+        directions: str = "orthogonal",
+        shape_weight: float | str = "auto",
+    ) -> None:
+        self.kind = kind
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.n_projections = n_projections
+        self.directions = directions
+        self.shape_weight = shape_weight
 
 
 @dataclass(frozen=True)
@@ -254,7 +319,7 @@ class ReleasedLaws:
         Returns
         -------
         Tensor of shape ()
-            Distance in units of the radius, to the power q.
+            Distance in units of the radius, squared.
         """
         k = len(self.directions)
         n_blocks = max(1, k // STEP_DIRECTIONS)
@@ -278,7 +343,6 @@ def release_laws(
     *,
     n_projections,
     kind,
-    q=2,
     shape_weight="auto",
     shares=None,
     seed=None,
@@ -299,8 +363,6 @@ def release_laws(
         "auto" takes as many as a covariance matrix has entries, from 64 to some 2000.
     kind : {"orthogonal", "independent"}
         How the lines are drawn.
-    q : {1, 2}, default=2
-        Order of the distance.
     shape_weight : float or "auto", default="auto"
         As in ``SmoothedLines``. "auto" makes up for what the smoothing
         takes from the shape, if a dimension has a spread of half the radius. It is smaller where
@@ -330,7 +392,6 @@ def release_laws(
         grid,
         counts,
         scale,
-        q=q,
         shape_weight=float(shape_weight),
         shares=None if shares is None else as_tensor(shares, device=device),
     )
@@ -344,7 +405,6 @@ def normal_laws(
     *,
     n_projections,
     kind,
-    q=2,
     shape_weight="auto",
     seed=None,
     device="cpu",
@@ -359,7 +419,7 @@ def normal_laws(
         Positive definite matrices.
     radius : float
         Radius of a ball that holds the centered records.
-    n_projections, kind, q, shape_weight, seed, device
+    n_projections, kind, shape_weight, seed, device
         As in :func:`release_laws`.
 
     Returns
@@ -378,7 +438,7 @@ def normal_laws(
         shape_weight = _automatic_weight(d, grid.narrowest, math.inf, 1.0)
     counts = as_tensor(counts, dtype=torch.float64, device=device)
     return ReleasedLaws(
-        SmoothedLines(grid, counts, 0.0, q=q, shape_weight=float(shape_weight)), directions
+        SmoothedLines(grid, counts, 0.0, shape_weight=float(shape_weight)), directions
     )
 
 
@@ -479,8 +539,6 @@ class ProjectedBatches:
         Records with public classes.
     radius : float
         Radius of a ball that holds the centered records.
-    q : {1, 2}
-        Order of the distance.
     device : torch.device or str
     """
 
@@ -489,7 +547,6 @@ class ProjectedBatches:
     records: ClassRecords
     radius: float
     _: KW_ONLY
-    q: int
     device: torch.device | str
     _run: StratifiedGaussianRun = field(init=False, repr=False)
     _noise: NoiseSource = field(init=False, repr=False)
@@ -510,7 +567,7 @@ class ProjectedBatches:
         Returns
         -------
         Tensor of shape ()
-            Mean of W_q^q over classes and directions, in units of the radius.
+            Mean of W_2^2 over classes and directions, in units of the radius.
         """
         directions = cast(ProjectionLaw, self.mechanism.projections).draw(self._noise)
         released = self._release(directions)
@@ -524,9 +581,7 @@ class ProjectedBatches:
         pairs = zip(projected, released, strict=True)
         return torch.stack(
             [
-                wasserstein_lines(
-                    own, as_tensor(values / self.radius, device=points.device), p=self.q
-                )
+                wasserstein_lines(own, as_tensor(values / self.radius, device=points.device), p=2)
                 for own, values in pairs
             ]
         ).mean()

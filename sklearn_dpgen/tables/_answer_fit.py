@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from sklearn_dpgen.mechanisms._joint_release import answer_odds
+from sklearn_dpgen.mechanisms._joint_response import answer_odds
 from sklearn_dpgen.nn._training import descend
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor

@@ -13,7 +13,7 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
-from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
+from sklearn_dpgen.mechanisms._joint_response import RELEASE_COLUMNS
 from sklearn_dpgen.mechanisms._release import (
     LearnerPlanMixin,
     fit_mechanism,
@@ -43,6 +43,11 @@ __all__ = ["LocalTableSampler"]
 
 # Copies of the population in memory: logits, probabilities, gradients and the state of Adam.
 _COPIES = 8
+# What decides when a fit stops: the share of the answers that are held out, the number of steps
+# without a gain, and the smallest gain that counts, in nats.
+_HELD_OUT_SHARE = 0.1
+_PATIENCE = 100
+_SMALLEST_GAIN = 1e-4
 
 
 class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstimator):
@@ -81,14 +86,9 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         Number of fits from different starts; the population with the largest likelihood of
         held-out answers is kept.
     early_stopping : bool, default=False
-        Whether to choose the number of steps by the likelihood of held-out answers, and then to
-        refit to all answers.
-    validation_fraction : float, default=0.1
-        Fraction of answers to hold out, with ``early_stopping`` or several starts.
-    n_iter_no_change : int, default=100
-        Steps without a gain after which to stop, checked every 25 steps.
-    tol : float, default=1e-4
-        Least gain in the mean log-likelihood of held-out answers, in nats.
+        Whether to choose the number of steps by the likelihood of a held-out tenth of the answers,
+        and then to refit to all answers. Training stops where the mean log-likelihood has not
+        increased by 1e-4 nats in 100 steps.
     ledger : PrivacyLedger, str or None, default=None
         Ledger that is charged for each release of raw records, if the mechanism has none; two are
         refused. Fits on answers are post-processing and charge nothing.
@@ -189,9 +189,6 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
         "device": DEVICE,
         "verbose": ["verbose"],
@@ -209,9 +206,6 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         learning_rate: str | float = "auto",
         n_init: int = 1,
         early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 100,
-        tol: float = 1e-4,
         ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
@@ -226,9 +220,6 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         self.learning_rate = learning_rate
         self.n_init = n_init
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
         self.ledger = ledger
         self.random_state = random_state
         self.device = device
@@ -300,9 +291,11 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         if self.n_init == 1 and not self.early_stopping:
             P, result = fit(answers, seeds[0])
         else:
-            trained, held_out = split_answers(answers, self.validation_fraction, split_seed)
-            patience = self.n_iter_no_change if self.early_stopping else None
-            runs = [fit.watched(trained, held_out, seed, patience, self.tol) for seed in seeds]
+            trained, held_out = split_answers(answers, _HELD_OUT_SHARE, split_seed)
+            patience = _PATIENCE if self.early_stopping else None
+            runs = [
+                fit.watched(trained, held_out, seed, patience, _SMALLEST_GAIN) for seed in seeds
+            ]
             best = max(range(self.n_init), key=lambda i: runs[i].score)
             P, result = fit(answers, seeds[best], max_iter=runs[best].n_best)
         self.loss_curve_, self.n_iter_ = result.loss_curve, result.n_iter

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.tables._marginals import (
@@ -26,7 +26,7 @@ from sklearn_dpgen.tables._privacy_plan import (
 from sklearn_dpgen.tables._releases import column_trees, fine_encoder, noise_factors
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured
 from sklearn_dpgen.utils._random import ROUNDING
-from sklearn_dpgen.utils._validation import check_delta
+from sklearn_dpgen.utils._validation import check_count, check_delta
 
 __all__ = ["SamplerPlan", "declared_table"]
 

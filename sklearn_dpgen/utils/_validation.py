@@ -58,14 +58,17 @@ __all__ = [
     "assert_all_finite",
     "call_quietly",
     "check_array",
+    "check_choice",
     "check_classification_targets",
     "check_consistent_length",
+    "check_count",
     "check_delta",
     "check_epsilon",
     "check_fits",
     "check_is_fitted",
     "check_n_samples",
     "check_positive",
+    "check_rate",
     "check_settings",
     "check_weights",
     "check_widths",
@@ -473,6 +476,30 @@ def check_delta(delta, name="delta"):
     if delta >= 1:
         raise PublicValueError(f"{name} must be strictly between 0 and 1, got {delta}.")
     return delta
+
+
+def check_rate(rate, name="sampling_rate"):
+    """Return a sampling rate as a float in (0, 1]."""
+    rate = check_positive(rate, name)
+    if rate > 1:
+        raise PublicValueError(f"{name} must be in (0, 1], got {rate}.")
+    return rate
+
+
+def check_count(count, name):
+    """Return a count as an int of at least 1."""
+    if isinstance(count, bool) or not isinstance(count, Integral):
+        raise PublicTypeError(f"{name} must be an integer, got {type(count).__name__}.")
+    if count < 1:
+        raise PublicValueError(f"{name} must be at least 1, got {count}.")
+    return int(count)
+
+
+def check_choice(value, name, choices):
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        raise PublicValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
+    return value
 
 
 def check_n_samples(n_samples, width=1):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from sklearn_dpgen.accounting import _shuffling, shuffled_epsilon
+from sklearn_dpgen.accounting import _calibration, shuffled_epsilon
 
 
 def test_reference_value():
@@ -98,19 +98,19 @@ def test_numbers_of_clones_are_rounded_down(monkeypatch):
     # Some 9000 numbers of clones have some probability: twice as many as there are blocks.
     case = {"epsilon0": 0.7, "n": 10**6, "delta": 1e-6}
     assert clones_keep_to_the_budget(**case)
-    down = _shuffling._clone_counts
+    down = _calibration._clone_counts
 
     def up(n_others, probability):
         counts, weights, lost = down(n_others, probability)
         return np.append(counts[1:] - 1, counts[-1]), weights, lost
 
-    monkeypatch.setattr(_shuffling, "_clone_counts", up)
+    monkeypatch.setattr(_calibration, "_clone_counts", up)
     assert not clones_keep_to_the_budget(**case)
 
 
 def test_few_clones_that_are_left_out_count_as_a_failure(monkeypatch):
     # No clone at all, which gives the record away, has probability 0.007: then it is left out.
-    monkeypatch.setattr(_shuffling, "_TAIL_MASS", 0.01)
+    monkeypatch.setattr(_calibration, "_TAIL_MASS", 0.01)
     epsilon0, n, delta = math.log(200.0), 1000, 0.05
 
     def is_private():
@@ -118,8 +118,8 @@ def test_few_clones_that_are_left_out_count_as_a_failure(monkeypatch):
         return clone_delta(epsilon, epsilon0, n) <= delta
 
     assert is_private()
-    counted = _shuffling._clone_counts
-    monkeypatch.setattr(_shuffling, "_clone_counts", lambda *plan: (*counted(*plan)[:2], 0.0))
+    counted = _calibration._clone_counts
+    monkeypatch.setattr(_calibration, "_clone_counts", lambda *plan: (*counted(*plan)[:2], 0.0))
     assert not is_private()
 
 

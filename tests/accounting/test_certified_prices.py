@@ -20,7 +20,7 @@ from sklearn_dpgen.accounting._certified import (
     check_certified,
     remaining_delta,
 )
-from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
+from sklearn_dpgen.accounting._profiles import FailingGaussianProfile
 
 STEPS = 2**26
 

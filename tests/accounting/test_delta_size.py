@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from sklearn_dpgen.accounting import epsilon_spent
-from sklearn_dpgen.accounting._checks import check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.smoothed._plan import plan_releases

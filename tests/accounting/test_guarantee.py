@@ -180,7 +180,7 @@ def test_a_caveat_that_states_a_number_has_it():
         with pytest.raises(ValueError, match=caveat):
             make(caveats=[caveat])
     rows = make(unit="who", max_rows=3, caveats=["rows_count"])
-    few, fewer = (make(max_records=n, caveats=["most_records"]) for n in (900, 500))
+    few, fewer = (make(unit="who", max_records=n, caveats=["most_records"]) for n in (900, 500))
     whole = common_guarantee([rows, few, fewer])
     assert (whole["max_rows"], whole["max_records"]) == (3, 500)
     assert (common_guarantee([make()])["max_rows"], common_guarantee([make()])["max_records"]) == (
@@ -217,6 +217,25 @@ def test_what_holds_for_any_replacement_holds_within_strata():
 def test_unknown_members_are_refused(make_one, words):
     with pytest.raises(ValueError, match=words):
         make_one()
+
+
+def test_what_holds_for_rows_does_not_hold_for_persons():
+    row, person, other = make(), make(unit="who"), make(unit="where")
+    for others in ([row, person], [person, row], [person, other]):
+        with pytest.raises(ValueError, match="no common guarantee.*who"):
+            common_guarantee(others)
+
+
+@pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
+def test_what_the_rows_of_a_person_count_for_is_no_other_relation(neighbours):
+    once, rows = (make(unit="who", neighbours=neighbours, max_rows=n) for n in (None, 3))
+    assert common_guarantee([once, rows]) == {
+        "neighbours": neighbours,
+        "protected": "record",
+        "shared": (),
+        "max_rows": 3,
+        "max_records": None,
+    }
 
 
 def test_shared_is_a_set():

@@ -19,15 +19,12 @@ from sklearn_dpgen.accounting import (
     gaussian_sigma,
 )
 from sklearn_dpgen.accounting._profiles import (
+    FailingGaussianProfile,
     MaximumProfile,
     PrivacyProfile,
     RandomizedResponseProfile,
 )
-from sklearn_dpgen.accounting._random_stopping import (
-    FailingGaussianProfile,
-    RandomStoppingProfile,
-    calibrate_runs,
-)
+from sklearn_dpgen.accounting._selection import RandomStoppingProfile, calibrate_runs
 
 RUNS = {
     "few": PoissonRuns(2.0),

@@ -13,13 +13,13 @@ def tiny():
         if mechanism is None:
             mechanism = LaplaceMechanism(5.0, domain=Box(-1, 1, n_features=2), random_state=0)
         small = {
-            "hidden_layer_sizes": (8,),
+            "training__hidden_layer_sizes": (8,),
             "batch_size": 32,
             "n_generated": 16,
-            "max_iter": 5,
+            "training__max_iter": 5,
             "n_sinkhorn": 10,
             "random_state": 0,
         }
-        return EntropicDeconvGAN(mechanism, **{**small, **options})
+        return EntropicDeconvGAN(mechanism).set_params(**small | options)
 
     return make

@@ -36,9 +36,9 @@ X = table()
 Y = MECHANISM.transform(X)
 
 
-@pytest.mark.parametrize("objective", ["balanced", "likelihood"])
-def test_answers_in_and_records_out(tiny, objective):
-    gan = tiny(MECHANISM, objective=objective).fit(Y)
+@pytest.mark.parametrize("loss", ["entropic", "likelihood"])
+def test_answers_in_and_records_out(tiny, loss):
+    gan = tiny(MECHANISM, loss=loss).fit(Y)
     assert np.isfinite(gan.loss_curve_).all()
     assert gan.privacy_.epsilon == 3.0
     drawn = gan.sample(20, random_state=0)
@@ -92,8 +92,9 @@ def test_held_out_answers_choose(tiny, monkeypatch, options):
 
     monkeypatch.setattr(_gan, "hold_out", spy)
     # Steps in which nothing is gained: a tiny rate.
-    given = {"max_iter": 120, "n_iter_no_change": 50, "learning_rate": 1e-20, "n_generated": 4}
-    gan = tiny(MECHANISM, objective="likelihood", **(given | options)).fit(Y)
+    monkeypatch.setattr(_gan, "_PATIENCE", 50)
+    given = {"training__max_iter": 120, "training__learning_rate": 1e-20, "n_generated": 4}
+    gan = tiny(MECHANISM, loss="likelihood", **(given | options)).fit(Y)
     assert parted == [[135, 15]]
     assert gan.n_iter_ == (50 if "early_stopping" in options else 120)
     assert np.isfinite(gan.score(Y))
@@ -153,13 +154,17 @@ def test_dependence_is_learned(tiny):
     """Jobs follow from levels; a generator that is not trained does not know."""
     mechanism = clone(MECHANISM).set_params(epsilon=8.0, always=["job", "level"]).fit()
     records = table(3000)
-    options = {"hidden_layer_sizes": (32,), "activation": "silu", "latent_dim": 4}
-    options |= {"learning_rate": 0.01, "batch_size": 500, "n_generated": 200}
-    options |= {"objective": "likelihood", "early_stopping": False}
+    options = {
+        "training__hidden_layer_sizes": (32,),
+        "training__activation": "silu",
+        "latent_dim": 4,
+    }
+    options |= {"training__learning_rate": 0.01, "batch_size": 500, "n_generated": 200}
+    options |= {"loss": "likelihood", "early_stopping": False}
     answers = mechanism.transform(records)
 
     def agreement(max_iter):
-        gan = tiny(mechanism, max_iter=max_iter, **options).fit(answers)
+        gan = tiny(mechanism, training__max_iter=max_iter, **options).fit(answers)
         drawn = gan.sample(2000, random_state=0)
         names = dict(zip([1, 2, 3], ["baker", "nurse", "pilot"], strict=True))
         return (drawn["job"] == drawn["level"].map(names)).mean()

@@ -60,11 +60,11 @@ def reads_raw_records(gan):
     return not np.array_equal(first, second)
 
 
-@pytest.mark.parametrize("objective", ["balanced", "likelihood"])
+@pytest.mark.parametrize("loss", ["entropic", "likelihood"])
 @pytest.mark.parametrize("n_init", [1, 2])
-def test_training_reads_privatized_records_only(tiny, objective, n_init):
+def test_training_reads_privatized_records_only(tiny, loss, n_init):
     mechanism = FixedRelease(5.0, domain=BOX)
-    gan = tiny(mechanism, privatize=True, objective=objective, n_init=n_init)
+    gan = tiny(mechanism, privatize=True, loss=loss, n_init=n_init)
     assert not reads_raw_records(gan)
 
 
@@ -89,7 +89,8 @@ def scores_released_ones_only(gan, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{"n_init": 3, "early_stopping": False}, {"max_iter": 60, "early_stopping": True}]
+    "options",
+    [{"n_init": 3, "early_stopping": False}, {"training__max_iter": 60, "early_stopping": True}],
 )
 def test_held_out_records_are_privatized_ones(tiny, monkeypatch, options):
     gan = tiny(FixedRelease(5.0, domain=BOX), privatize=True, **options)

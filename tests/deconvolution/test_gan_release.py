@@ -16,6 +16,7 @@ from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN, like
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, TabularMechanism
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 BOX = Box(-1, 1, n_features=2)
@@ -77,7 +78,9 @@ def test_no_candidate_reports_another_budget_than_was_released(tiny, name):
 
 def test_a_mechanism_that_does_not_ask_is_caught():
     def tiny(mechanism):
-        return EntropicDeconvGAN(mechanism, max_iter=2, hidden_layer_sizes=(4,), n_generated=8)
+        return EntropicDeconvGAN(
+            mechanism, training=Training(max_iter=2, hidden_layer_sizes=(4,)), n_generated=8
+        )
 
     assert not reports_what_was_released(tiny, Unchecked(5.0, domain=BOX), X)
 
@@ -144,11 +147,9 @@ def test_a_search_moves_the_mechanism_and_the_learner():
     pipeline = make_pipeline(
         LaplaceMechanism(domain=DISC, random_state=0),
         EntropicDeconvGAN(
-            hidden_layer_sizes=(32,),
+            training=Training(hidden_layer_sizes=(32,), max_iter=40, learning_rate=1e-2),
             batch_size=250,
             n_generated=64,
-            max_iter=40,
-            learning_rate=1e-2,
             random_state=0,
         ),
     )

@@ -48,7 +48,7 @@ def kept_start(tiny, starts, **options):
         MECHANISM,
         generator=lambda latent_dim, domain: Points(next(queue)),
         n_init=len(starts),
-        learning_rate=1e-20,
+        training__learning_rate=1e-20,
         **options,
     ).fit(Y)
     kept = gan.generator_.points.detach().numpy()
@@ -117,7 +117,7 @@ def test_stops_after_so_many_steps_without_a_gain(scores, patience, tol, expecte
     assert steps_until_stopped(scores, n_iter_no_change=patience, tol=tol) == expected
 
 
-def test_stopping_early_explains_new_records_better(tiny):
+def test_stopping_early_explains_new_records_better(tiny, monkeypatch):
     # Ten independent coins of few people: a long training learns pairs that are not there.
     schema = Schema({f"coin {i}": Ordinal([0, 1]) for i in range(10)})
     coins = np.random.default_rng(0).integers(0, 2, (4300, 10))
@@ -125,16 +125,16 @@ def test_stopping_early_explains_new_records_better(tiny):
     released = mechanism.fit_transform(pd.DataFrame(coins, columns=list(schema)))
     known, new = released[:300], released[300:]
     options = {
-        "hidden_layer_sizes": (64, 64),
-        "activation": "silu",
+        "training__hidden_layer_sizes": (64, 64),
+        "training__activation": "silu",
         "latent_dim": 6,
         "batch_size": 300,
         "n_generated": 200,
-        "max_iter": 400,
-        "objective": "likelihood",
-        "validation_fraction": 0.3,
-        "n_iter_no_change": 100,
+        "training__max_iter": 400,
+        "loss": "likelihood",
     }
+    monkeypatch.setattr(_gan, "_HELD_OUT_SHARE", 0.3)
+    monkeypatch.setattr(_gan, "_PATIENCE", 100)
     stopped = tiny(mechanism, **options).fit(known)
     whole = tiny(mechanism, early_stopping=False, **options).fit(known)
     assert stopped.n_iter_ < 400 == whole.n_iter_
@@ -160,10 +160,10 @@ def test_without_need_nothing_is_held_out(tiny, monkeypatch):
     [
         (200, {}, True),
         (202, {}, False),
-        (200, {"max_iter": 594}, False),
+        (200, {"training__max_iter": 594}, False),
         (200, {"loss": "wasserstein"}, False),
-        (10, {"max_iter": 300}, False),
-        (10, {"max_iter": 301}, True),
+        (10, {"training__max_iter": 300}, False),
+        (10, {"training__max_iter": 301}, True),
         (202, {"early_stopping": True}, True),
         (200, {"early_stopping": False}, False),
     ],
@@ -180,7 +180,7 @@ def test_stops_where_records_are_seen_often(tiny, monkeypatch, n, options, expec
 
     monkeypatch.setattr(_gan, "hold_out", spy)
     monkeypatch.setattr(_gan, "train_generator", train)
-    options = {"batch_size": 101, "max_iter": 600, **options}
+    options = {"batch_size": 101, "training__max_iter": 600, **options}
     table = Product([Box(-1, 1), Box(-1, 1)])
     with pytest.raises(InterruptedError):
         tiny(LaplaceMechanism(20.0, domain=table), **options).fit(np.asarray(Y[:n]))
@@ -192,10 +192,11 @@ def test_stops_where_records_are_seen_often(tiny, monkeypatch, n, options, expec
         assert not used
 
 
-def test_batch_normalization_is_scored_in_evaluation_mode(tiny):
+def test_batch_normalization_is_scored_in_evaluation_mode(tiny, monkeypatch):
     mechanism = LaplaceMechanism(50.0, domain=Box(-1, 1, n_features=64), random_state=0)
     released = mechanism.fit_transform(np.random.default_rng(0).uniform(-1, 1, (30, 64)))
-    options = {"max_iter": 60, "early_stopping": True, "n_iter_no_change": 1}
+    options = {"training__max_iter": 60, "early_stopping": True}
+    monkeypatch.setattr(_gan, "_PATIENCE", 1)
     gan = tiny(mechanism, generator="dcgan", **options).fit(released)
     assert not gan.generator_.training
     assert gan.score(released) == gan.score(released)

@@ -54,10 +54,10 @@ def mechanism(request):
     )
 
 
-@pytest.mark.parametrize("objective", ["balanced", "likelihood"])
-def test_a_table_comes_back_as_a_table(tiny, mechanism, objective):
+@pytest.mark.parametrize("loss", ["entropic", "likelihood"])
+def test_a_table_comes_back_as_a_table(tiny, mechanism, loss):
     raw = table(80)
-    gan = tiny(mechanism, privatize=True, objective=objective).fit(raw)
+    gan = tiny(mechanism, privatize=True, loss=loss).fit(raw)
     samples = gan.sample(200, random_state=0)
     assert list(samples.columns) == list(raw.columns)
     assert samples.dtypes.to_dict() == {name: SCHEMA[name].dtype for name in raw}
@@ -111,13 +111,13 @@ def test_learns_nulls_bins_and_categories(tiny):
     gan = tiny(
         mechanism,
         privatize=True,
-        hidden_layer_sizes=(32, 32),
+        training__hidden_layer_sizes=(32, 32),
         latent_dim=4,
         batch_size=500,
         n_generated=200,
-        max_iter=300,
-        learning_rate=1e-2,
-        objective="likelihood",
+        training__max_iter=300,
+        training__learning_rate=1e-2,
+        loss="likelihood",
     ).fit(raw)
 
     def distances(table):
@@ -139,7 +139,7 @@ def test_learns_nulls_bins_and_categories(tiny):
 def test_categories_alone(tiny):
     mechanism = RandomizedResponse(1.0, domain=OneHot(4), random_state=0)
     raw = np.eye(4)[np.random.default_rng(0).choice(4, 3000, p=[0.7, 0.1, 0.1, 0.1])]
-    gan = tiny(mechanism, batch_size=1000, max_iter=200, learning_rate=2e-2)
+    gan = tiny(mechanism, batch_size=1000, training__max_iter=200, training__learning_rate=2e-2)
     samples = gan.fit(mechanism.fit_transform(raw)).sample(3000, random_state=0)
     assert set(np.unique(samples)) <= {0.0, 1.0}
     np.testing.assert_allclose(samples.sum(axis=1), 1)
@@ -230,7 +230,7 @@ def test_what_is_compared_with_the_release_is_projected_on_the_domain(tiny, dct)
         Watched(20.0, domain=ball),
         output_domain=Box(-1, 1, n_features=16),
         output_transform=dct,
-        learning_rate=0.1,
+        training__learning_rate=0.1,
     ).fit(np.asarray(Y))
     gan.score(np.asarray(Y))
     assert all(ball.contains(points).all() for points in seen)
@@ -264,11 +264,11 @@ def test_a_generator_of_ones_own(tiny):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("objective", ["balanced", "likelihood"])
-def test_a_gpu_trains_and_scores_like_the_cpu(tiny, objective):
+@pytest.mark.parametrize("loss", ["entropic", "likelihood"])
+def test_a_gpu_trains_and_scores_like_the_cpu(tiny, loss):
     mechanism = LaplaceMechanism(5.0, domain=Box(-1, 1, n_features=2), random_state=0)
     Y = mechanism.fit_transform(np.random.default_rng(0).uniform(-1, 1, (200, 2)))
-    gan = tiny(mechanism, objective=objective, device="cuda").fit(Y)
+    gan = tiny(mechanism, loss=loss, training__device="cuda").fit(Y)
     score = gan.score(Y)
     assert next(gan.generator_.parameters()).is_cuda
     gan.generator_.cpu()

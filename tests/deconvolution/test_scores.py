@@ -85,7 +85,9 @@ def test_it_is_the_scoring_of_a_search(tiny):
         (tiny(privatize=True), raw),
         (tiny(output_domain=Box(-3, 3, n_features=2)), mechanism.fit_transform(raw)),
     ):
-        search = GridSearchCV(gan, {"max_iter": [1, 3]}, scoring=energy_score, cv=2).fit(X)
+        search = GridSearchCV(gan, {"training__max_iter": [1, 3]}, scoring=energy_score, cv=2).fit(
+            X
+        )
         assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 

@@ -21,8 +21,10 @@ def make_sampler(kind, **options):
     """Return a sampler, "evolution" or "measure", that runs through in milliseconds."""
     options = {"labels": "public", **options}
     if kind == "evolution":
-        return PrivateEvolutionSampler(**{"n_samples": 12, "n_iter": 3, **SMALL, **options})
-    return PrivateSignedMeasureSampler(**{"n_points": 27, **SMALL, **options})
+        sampler = PrivateEvolutionSampler(n_samples=12, n_iter=3, **SMALL)
+    else:
+        sampler = PrivateSignedMeasureSampler(n_points=27, **SMALL)
+    return sampler.set_params(**options)
 
 
 @pytest.fixture

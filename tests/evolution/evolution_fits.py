@@ -45,9 +45,9 @@ def latents():
 
 EVOLUTION = [
     {},
-    {"schedule": "theory", "variant": "theory"},
-    {"histogram": "laplace_threshold", "postprocess": "threshold"},
-    {"postprocess": "bounded_lipschitz", "metric": "l1"},
+    {"schedule": "theory", "votes__variant": "theory"},
+    {"votes__histogram": "laplace_threshold", "votes__postprocess": "threshold"},
+    {"votes__postprocess": "bounded_lipschitz", "metric": "l1"},
     {"embedding": folded, "metric": "cosine"},
     {"embedding": Rotation()},
     {"metric": squares, "smoothing": 1.0},
@@ -56,10 +56,10 @@ EVOLUTION = [
 ]
 MEASURE = [
     {},
-    {"metric": "l1", "postprocess": "simplex"},
-    {"histogram": "laplace_threshold", "postprocess": "threshold"},
+    {"metric": "l1", "votes__postprocess": "simplex"},
+    {"votes__histogram": "laplace_threshold", "votes__postprocess": "threshold"},
     {"support": 2 * np.random.default_rng(3).uniform(-1, 1, size=(40, 3)), "metric": squares}
-    | {"postprocess": "simplex"},
+    | {"votes__postprocess": "simplex"},
 ]
 SETTINGS = [*(("evolution", o) for o in EVOLUTION), *(("measure", o) for o in MEASURE)]
 IDS = [f"{name}-{'-'.join(options) or 'default'}" for name, options in SETTINGS]

@@ -23,7 +23,7 @@ DISC = Ball(1.0, n_features=2)
 def learner(name, epsilon, **options):
     options = {"domain": DISC, "labels": "public", "random_state": 0, "device": "cpu"} | options
     kind = PrivateEvolutionSampler if name == "evolution" else PrivateSignedMeasureSampler
-    return kind(epsilon, **options)
+    return kind(epsilon).set_params(**options)
 
 
 def w1(X, Y):

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 samplers = pytest.mark.parametrize("name", ["evolution", "measure"])
@@ -29,9 +29,9 @@ class Small:
 
     _parameter_constraints = {"epsilon": [float], "random_state": ["random_state"]}
     delta, domain, classes, label_proportions, labels = 1e-5, None, None, None, "public"
-    histogram, postprocess, threshold, metric = "gaussian", "simplex", 0.0, "l2"
+    votes, metric = NoisyVotes(postprocess="simplex"), "l2"
     interface, embedding, n_samples, n_iter, verbose = None, None, 5, 2, 0
-    variant, schedule, smoothing, device = "practical", "annealed", 0.0, "cpu"
+    schedule, smoothing, device = "annealed", 0.0, "cpu"
     start, start_share = "public", 0.2
 
 
@@ -161,7 +161,7 @@ def test_more_than_fits_in_memory_is_refused(sampler_of, labelled, released, nam
     with pytest.raises(ValueError, match=rf"{size}: votes for \d+ candidates would take \d+ GiB"):
         sampler_of(name, **{size: 10**12}).fit(labelled.X)
     with pytest.raises(ValueError, match=f"{size}: votes .* GiB"):
-        sampler_of(name, postprocess="bounded_lipschitz", **{size: 10**6}).fit(labelled.X)
+        sampler_of(name, votes__postprocess="bounded_lipschitz", **{size: 10**6}).fit(labelled.X)
     if name == "evolution":
         with pytest.raises(ValueError, match="'n_iter' parameter"):
             sampler_of(name, n_iter=10**9).fit(labelled.X)
@@ -177,4 +177,4 @@ def test_more_than_fits_in_memory_is_refused(sampler_of, labelled, released, nam
 def test_a_budget_that_is_none_is_one_error(sampler_of, labelled, name, epsilon):
     for histogram in ("gaussian", "laplace_threshold"):
         with pytest.raises(ValueError, match="'epsilon' parameter .* or a float among {inf}"):
-            sampler_of(name, epsilon=epsilon, histogram=histogram).fit(labelled.X)
+            sampler_of(name, epsilon=epsilon, votes__histogram=histogram).fit(labelled.X)

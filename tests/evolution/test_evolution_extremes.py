@@ -43,9 +43,9 @@ def test_where_no_votes_are_left_the_population_stays(sampler_of, labelled, sche
         "evolution",
         interface=interface,
         schedule=schedule,
-        variant=variant,
-        postprocess="threshold",
-        threshold=0.99,
+        votes__variant=variant,
+        votes__postprocess="threshold",
+        votes__threshold=0.99,
     )
     with warn_of_nothing_left():
         sampler.fit(labelled.X)
@@ -60,7 +60,7 @@ def test_where_no_votes_are_left_the_population_stays(sampler_of, labelled, sche
 
 @samplers
 def test_a_table_of_small_counts_leaves_nothing(sampler_of, labelled, name):
-    sampler = sampler_of(name, histogram="laplace_threshold")
+    sampler = sampler_of(name, votes__histogram="laplace_threshold")
     with warn_of_nothing_left() as caught:
         sampler.fit(labelled.X)
     for number in ("epsilon", "threshold"):
@@ -114,7 +114,9 @@ def test_one_record(sampler_of, name, epsilon):
 @pytest.mark.parametrize("histogram", ["gaussian", "laplace_threshold"])
 @pytest.mark.filterwarnings("ignore:No candidate")
 def test_extreme_budgets(sampler_of, labelled, name, epsilon, histogram):
-    sampler = sampler_of(name, epsilon=epsilon, histogram=histogram).fit(labelled.X, labelled.y)
+    sampler = sampler_of(name, epsilon=epsilon, votes__histogram=histogram).fit(
+        labelled.X, labelled.y
+    )
     assert 0 < sampler.noise_multiplier_ < np.inf
     assert np.isfinite(sampler.sample(3)).all()
     assert sampler.label_proportions_.sum() == pytest.approx(1)

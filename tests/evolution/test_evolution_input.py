@@ -25,9 +25,9 @@ COMMON = [
     ({"delta": 1.0}, "'delta' parameter"),
     ({"delta": "small"}, "'delta' parameter"),
     ({"labels": "secret"}, "'labels' parameter"),
-    ({"histogram": "geometric"}, "'histogram' parameter"),
-    ({"postprocess": "clip"}, "'postprocess' parameter"),
-    ({"threshold": -0.1}, "'threshold' parameter"),
+    ({"votes__histogram": "geometric"}, "'histogram' parameter"),
+    ({"votes__postprocess": "clip"}, "'postprocess' parameter"),
+    ({"votes__threshold": -0.1}, "'threshold' parameter"),
     ({"metric": "chebyshev"}, "'metric' parameter"),
     ({"domain": 3}, "'domain' parameter"),
     ({"domain": Box(0, 1, n_features=4)}, "domain has 4 features, X has 3 features"),
@@ -43,7 +43,7 @@ OF_EVOLUTION = [
     ({"n_samples": 0}, "'n_samples' parameter"),
     ({"n_iter": 0}, "'n_iter' parameter"),
     ({"n_iter": 2.5}, "'n_iter' parameter"),
-    ({"variant": "fast"}, "'variant' parameter"),
+    ({"votes__variant": "fast"}, "'variant' parameter"),
     ({"schedule": "linear"}, "'schedule' parameter"),
     ({"smoothing": 1.5}, "'smoothing' parameter"),
     ({"embedding": 3}, "'embedding' parameter"),
@@ -182,7 +182,7 @@ def manhattan(X, V):
 
 def test_the_cosine_is_no_distance_to_project_in(sampler_of, labelled, released):
     """Refused from public quantities alone, before anything is released."""
-    sampler = sampler_of("evolution", metric="cosine", postprocess="bounded_lipschitz")
+    sampler = sampler_of("evolution", metric="cosine", votes__postprocess="bounded_lipschitz")
     with pytest.raises(ValueError, match="cosine"):
         sampler.fit(labelled.X)
     assert not released
@@ -204,7 +204,7 @@ def test_the_cosine_is_no_distance_to_project_in(sampler_of, labelled, released)
 )
 def test_metrics_that_are_no_metrics(sampler_of, labelled, name, metric, message):
     with pytest.raises(ValueError, match=message):
-        sampler_of(name, metric=metric, postprocess="simplex").fit(labelled.X)
+        sampler_of(name, metric=metric, votes__postprocess="simplex").fit(labelled.X)
 
 
 def test_embeddings_of_another_shape(sampler_of, labelled):

@@ -62,7 +62,7 @@ MANY = {"evolution": {"n_samples": 400}, "measure": {"n_points": 3000}}
 def test_the_noise_is_what_the_report_states(
     sampler_of, labelled, released, monkeypatch, name, kind
 ):
-    options = MANY[name] | {"postprocess": "simplex"}
+    options = MANY[name] | {"votes__postprocess": "simplex"}
     noise = noise_of(sampler_of(name, **options), labelled, kind, released)
     assert noise.size > 2000
     assert standard(noise)
@@ -88,7 +88,7 @@ def test_what_is_stated_keeps_to_the_budget(sampler_of, labelled, name):
 @pytest.mark.parametrize("histogram", ["gaussian", "laplace_threshold"])
 @kinds
 def test_without_a_budget_there_is_no_noise(sampler_of, labelled, released, name, histogram, kind):
-    sampler = train(sampler_of(name, epsilon=np.inf, histogram=histogram), labelled, kind)
+    sampler = train(sampler_of(name, epsilon=np.inf, votes__histogram=histogram), labelled, kind)
     assert all(np.array_equal(r.value, r.out) for r in released)
     assert (sampler.noise_multiplier_, sampler.privacy_.noise_scale) == (0, 0)
     assert (sampler.privacy_.epsilon, sampler.privacy_.delta) == (np.inf, 0)
@@ -105,11 +105,11 @@ def test_a_release_too_many_is_refused(sampler_of, labelled, monkeypatch, name):
         return count(self, *args)
 
     for histogram in ("gaussian", "laplace_threshold"):
-        sampler_of(name, histogram=histogram, epsilon=50.0).fit(labelled.X)
+        sampler_of(name, votes__histogram=histogram, epsilon=50.0).fit(labelled.X)
         with monkeypatch.context() as patch:
             patch.setattr(_voting_sampler.VotingSampler, "_count", twice)
             with pytest.raises(RuntimeError, match="budget paid for"):
-                sampler_of(name, histogram=histogram, epsilon=50.0).fit(labelled.X)
+                sampler_of(name, votes__histogram=histogram, epsilon=50.0).fit(labelled.X)
 
 
 # Seeds.
@@ -139,7 +139,7 @@ def same_counts_new_noise(sampler_of, released, *fits):
     """Whether two fits of the same budget and seed, and the same counts, have other noise."""
     noise, counts = [], []
     for support, X, y in fits:
-        options = {"support": support, "postprocess": "simplex", "domain": Box(-2, 20)}
+        options = {"support": support, "votes__postprocess": "simplex", "domain": Box(-2, 20)}
         sampler = sampler_of("measure", **options)
         kind = "none" if y is None else "private"
         noise.append(noise_of(sampler, SimpleNamespace(X=X, y=y), kind, released))
@@ -198,7 +198,7 @@ def test_noise_is_for_the_candidates_of_an_interface(sampler_of, released):
 
 @samplers
 def test_noise_without_a_seed_is_never_repeated(sampler_of, labelled, released, name):
-    options = MANY[name] | {"random_state": None, "postprocess": "simplex"}
+    options = MANY[name] | {"random_state": None, "votes__postprocess": "simplex"}
     first, second = (
         noise_of(sampler_of(name, **options), labelled, "none", released) for _ in "ab"
     )

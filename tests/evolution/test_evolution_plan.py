@@ -22,13 +22,13 @@ CASES = [
     ("evolution", {"start": "moments"}),
     ("evolution", {"n_iter": "auto", "n_samples": "auto", "delta": "auto"}),
     ("evolution", {"schedule": "theory", "n_iter": 2}),
-    ("evolution", {"histogram": "laplace_threshold"}),
+    ("evolution", {"votes__histogram": "laplace_threshold"}),
     ("evolution", {"n_iter": 11, "embedding": Rotation()}),
     ("evolution", {"epsilon": np.inf}),
     ("evolution", {"random_state": None}),
     ("measure", {}),
     ("measure", {"n_points": "auto", "metric": "l1"}),
-    ("measure", {"support": np.zeros((4, 3)), "histogram": "laplace_threshold"}),
+    ("measure", {"support": np.zeros((4, 3)), "votes__histogram": "laplace_threshold"}),
 ]
 IDS = [f"{name}-{'-'.join(options) or 'default'}" for name, options in CASES]
 cases = pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
@@ -70,7 +70,7 @@ def test_the_plan_is_what_the_fit_says(build, labelled, name, options, kind):
         [*plan.noise_scale.values()] if isinstance(plan.noise_scale, dict) else plan.noise_scale
     )
     noise = noise.ravel()[2 * ("start" in options) :]
-    noise = noise * (2**0.5 if "histogram" in options else 1)
+    noise = noise * (2**0.5 if "votes__histogram" in options else 1)
     ends = [
         float(text) for text in re.match(r"± ([\d.]+)(?: to ([\d.]+))?", words).groups() if text
     ]
@@ -125,7 +125,7 @@ def test_a_fit_beyond_the_budget_draws_and_leaves_nothing(
 ):
     path = str(tmp_path / "ledger")
     PrivacyLedger.create(path, dataset="records", epsilon=3.0, delta=1e-3)
-    sampler = build(name, "public", ledger=path, histogram=histogram)
+    sampler = build(name, "public", ledger=path, votes__histogram=histogram)
     train(sampler, labelled, "public")
     assert PrivacyLedger(path).spent() > 0
 

@@ -274,7 +274,7 @@ def largest_change(sampler_of, table, forced, name, kind, n_trials=4, **options)
 def test_one_record_changes_two_votes(sampler_of, labelled, forced, name, options, kind):
     change, stated = largest_change(sampler_of, labelled, forced, name, kind, **options)
     # In l1 where the noise is Laplace noise.
-    norm = 2.0 if "histogram" in options else math.sqrt(2)
+    norm = 2.0 if "votes__histogram" in options else math.sqrt(2)
     assert stated == pytest.approx(norm)
     assert change == pytest.approx(math.sqrt(2))
 

@@ -10,6 +10,7 @@ from evolution_fits import folded, kinds, latents, samplers, squares, train
 from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.evolution import (
+    NoisyVotes,
     PrivateEvolutionSampler,
     _voting_sampler,
 )
@@ -106,7 +107,7 @@ def test_the_report_names_what_is_public(sampler_of, labelled, name):
     assert plain.protected == "record"
     assert plain.bounds == (Bound("one_vote"),)
     assert plain.norm == "l2"
-    assert words("none", histogram="laplace_threshold", epsilon=50.0).norm == "l1"
+    assert words("none", votes__histogram="laplace_threshold", epsilon=50.0).norm == "l1"
     assert "candidates_and_embedding" in plain.caveats
     assert "label_set" in words("public").public
     for kind in ("public", "private"):
@@ -242,7 +243,10 @@ def test_warnings_show_what_is_public(labelled, kind, monkeypatch):
         for run in (GaussianSequenceRun, ThresholdedLaplaceRun):
             monkeypatch.setattr(run, "release", lambda self, value, noise: np.zeros(value.size))
         sampler = PrivateEvolutionSampler(
-            0.5, domain=Ball(3.0, n_features=3), postprocess="threshold", random_state=0
+            0.5,
+            domain=Ball(3.0, n_features=3),
+            votes=NoisyVotes(postprocess="threshold"),
+            random_state=0,
         )
         with pytest.warns(UserWarning, match="votes") as caught:
             train(sampler, SimpleNamespace(X=X, y=labelled.y), kind)

@@ -122,11 +122,11 @@ def test_the_theory_copies_as_algorithm_1_is_printed(sampler_of, labelled, sched
     interface = Watched(Box(-2, 2, n_features=3))
     sampler = sampler_of(
         "evolution",
-        variant="theory",
+        votes__variant="theory",
         schedule=schedule,
-        postprocess="threshold",
-        threshold=0.02,
-        multiplicity=multiplicity,
+        votes__postprocess="threshold",
+        votes__threshold=0.02,
+        votes__multiplicity=multiplicity,
         epsilon=20.0,
         n_iter=2,
         n_samples="auto",
@@ -152,7 +152,7 @@ def test_the_theory_copies_as_algorithm_1_is_printed(sampler_of, labelled, sched
 
 def test_the_theory_copies_probabilities_without_a_threshold(sampler_of, labelled):
     interface = Watched(Box(-2, 2, n_features=3))
-    options = {"variant": "theory", "interface": interface, "epsilon": 20.0, "n_samples": 12}
+    options = {"votes__variant": "theory", "interface": interface, "epsilon": 20.0, "n_samples": 12}
     sampler = sampler_of("evolution", **options).fit(labelled.X)
     (first,) = sampler.history_[0]
     wanted = np.rint(12 * first.weights)
@@ -162,7 +162,12 @@ def test_the_theory_copies_probabilities_without_a_threshold(sampler_of, labelle
 
 def test_copies_that_all_round_to_none_leave_the_population(sampler_of, labelled):
     interface = Watched(Box(-2, 2, n_features=3))
-    options = {"variant": "theory", "interface": interface, "multiplicity": 1000, "n_iter": 2}
+    options = {
+        "votes__variant": "theory",
+        "interface": interface,
+        "votes__multiplicity": 1000,
+        "n_iter": 2,
+    }
     with pytest.warns(UserWarning, match="No candidate kept any votes"):
         sampler = sampler_of("evolution", **options).fit(labelled.X)
     assert len(interface.seen) == 1
@@ -250,25 +255,30 @@ def test_with_noise_annealing_beats_the_theory():
 @pytest.mark.parametrize(
     "options",
     [
-        {"variant": "theory", "n_samples": 200},
-        {"postprocess": "threshold", "threshold": 0.002},
-        {"postprocess": "bounded_lipschitz"},
-        {"histogram": "laplace_threshold"},
-        {"histogram": "laplace_threshold", "postprocess": "bounded_lipschitz"},
+        {"votes__variant": "theory", "n_samples": 200},
+        {"votes__postprocess": "threshold", "votes__threshold": 0.002},
+        {"votes__postprocess": "bounded_lipschitz"},
+        {"votes__histogram": "laplace_threshold"},
+        {"votes__histogram": "laplace_threshold", "votes__postprocess": "bounded_lipschitz"},
         {"metric": "l1"},
         {"metric": lambda X, V: abs(X[:, None] - V[None]).max(axis=-1)},
         {"embedding": lambda X: X @ np.array([[2.0, 0.0, 1.0], [0.0, 2.0, 1.0]])},
         {"smoothing": 0.5},
-        {"schedule": "theory", "variant": "theory", "n_samples": 200, "multiplicity": 2},
-        {"schedule": "theory", "variant": "theory", "n_samples": 40, "n_iter": 5}
-        | {"postprocess": "threshold", "threshold": 0.01},
+        {
+            "schedule": "theory",
+            "votes__variant": "theory",
+            "n_samples": 200,
+            "votes__multiplicity": 2,
+        },
+        {"schedule": "theory", "votes__variant": "theory", "n_samples": 40, "n_iter": 5}
+        | {"votes__postprocess": "threshold", "votes__threshold": 0.01},
     ],
     ids=lambda options: "-".join(options),
 )
 def test_every_option_learns(options):
     X = quadrant(4000)
     # Many votes of a wide law are lost below the threshold of the Laplace noise.
-    epsilon = 10.0 if "histogram" in options else 2.0
+    epsilon = 10.0 if "votes__histogram" in options else 2.0
     sampler = learner("evolution", epsilon, **options).fit(X)
     made = sampler.sample(1000, random_state=0)
     assert DISC.contains(made).all()
@@ -287,8 +297,8 @@ def test_only_directions_matter_to_the_cosine():
 @pytest.mark.parametrize("histogram", ["gaussian", "laplace_threshold"])
 @pytest.mark.parametrize("postprocess", ["threshold", "simplex", "bounded_lipschitz"])
 def test_what_is_below_the_threshold_is_gone(sampler_of, labelled, histogram, postprocess):
-    options = {"histogram": histogram, "postprocess": postprocess, "epsilon": 200.0}
-    sampler = sampler_of("evolution", threshold=0.05, **options).fit(labelled.X)
+    options = {"votes__histogram": histogram, "votes__postprocess": postprocess, "epsilon": 200.0}
+    sampler = sampler_of("evolution", votes__threshold=0.05, **options).fit(labelled.X)
     for step in sampler.history_:
         (part,) = step
         if postprocess == "threshold":

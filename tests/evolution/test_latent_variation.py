@@ -156,7 +156,8 @@ def records(n=60):
 @pytest.fixture(scope="module")
 def samplers():
     X, y = records()
-    common = {"max_iter": 3, "random_state": 0, "device": "cpu"}
+    training = Training(max_iter=3, device="cpu")
+    common = {"training": training, "random_state": 0}
     domain = Box(0, 1, n_features=2)
     frame = pd.DataFrame({"age": 100 * X[:, 0], "job": np.where(y, "nurse", "baker")})
     smoothed = {"epsilon": 10.0, "n_generators": 2, **common}
@@ -166,14 +167,14 @@ def samplers():
             domain=domain,
             labels="public",
             label_proportions=[0.2, 0.8],
-            **(smoothed | {"max_iter": 60}),
+            **smoothed | {"training": Training(max_iter=60, device="cpu")},
         ).fit(X, np.array(["no", "yes"])[y]),
         "table": SmoothedSlicedWassersteinGenerator(schema=SCHEMA, **smoothed).fit(frame),
         "sliced": DPSlicedWassersteinGenerator(
             epsilon=10.0,
             delta=1e-3,
             domain=domain,
-            training=Training(max_iter=3, device="cpu"),
+            training=training,
             random_state=0,
         ).fit(X),
         "deconvolution": EntropicDeconvGAN(

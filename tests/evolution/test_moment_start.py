@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The noise on the votes:UserWarni
 
 def fit(kind, X, y, **options):
     given = {"domain": BALL, "start": "moments", "n_samples": 20, "n_iter": 2, "device": "cpu"}
-    sampler = PrivateEvolutionSampler(**(given | {"random_state": 0, "delta": 1e-3} | options))
+    sampler = PrivateEvolutionSampler(delta=1e-3, random_state=0).set_params(**given | options)
     if kind == "none":
         return sampler.fit(X)
     return sampler.set_params(labels=kind, classes=[0, 1]).fit(X, y)
@@ -211,7 +211,7 @@ def test_a_public_start_releases_no_moments(released):
         {"interface": EuclideanVariation(BALL)},
         {"schema": Schema({"a": Numeric(0, 1), "b": Numeric(0, 1)}), "domain": None},
         {"embedding": np.sin},
-        {"histogram": "laplace_threshold"},
+        {"votes__histogram": "laplace_threshold"},
         {"schedule": "theory"},
     ],
     ids=["interface", "schema", "embedding", "histogram", "schedule"],

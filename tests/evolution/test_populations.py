@@ -117,7 +117,7 @@ class Watched(EuclideanVariation):
         return super().vary(X, rng, degree)
 
 
-COPIES = {"schedule": "theory", "variant": "theory", "postprocess": "threshold"}
+COPIES = {"schedule": "theory", "votes__variant": "theory", "votes__postprocess": "threshold"}
 COPIES |= {"n_samples": 50, "n_iter": 4}
 
 
@@ -131,13 +131,13 @@ def test_copies_that_would_grow_without_end_are_refused_before_a_vote(monkeypatc
     assert watched.seen == []
     assert not hasattr(fit, "privacy_")
     # The threshold that the error names keeps populations small.
-    enough = float(re.search(r"threshold must be at least ([\d.e-]+[\d]),", str(error.value))[1])
-    fit.set_params(threshold=1.01 * enough).fit(quadrant(1000))
+    enough = float(re.search(r"must be at least ([\d.e-]+), got", str(error.value))[1])
+    fit.set_params(votes__threshold=1.01 * enough).fit(quadrant(1000))
     assert max(watched.seen) < 3 * 50
     # Twin: without the check they grow at every step.
     watched.seen.clear()
     monkeypatch.setattr(f"{PLAN}.check_threshold", lambda *args: None)
-    fit.set_params(threshold=0.0, n_iter=5).fit(quadrant(1000))
+    fit.set_params(votes__threshold=0.0, n_iter=5).fit(quadrant(1000))
     assert max(watched.seen) > 6 * 50
 
 

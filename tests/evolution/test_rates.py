@@ -153,7 +153,7 @@ def test_a_run_stays_below_the_bound_with_the_contraction_of_its_interface():
     measured = variation_contraction(
         Anywhere(line), X[:40], np.repeat(plan.degrees, 2), random_state=0
     )
-    options = {"domain": line, "schedule": "theory", "postprocess": "bounded_lipschitz"}
+    options = {"domain": line, "schedule": "theory", "votes__postprocess": "bounded_lipschitz"}
     options |= {"delta": 1e-4, "n_iter": n_iter, "n_samples": n_samples}
     sampler = learner("evolution", 500.0, interface=Far(line), **options).fit(X)
     sizes = (plan.resolution, n_samples, measured.n_variations, 1, 1.0)

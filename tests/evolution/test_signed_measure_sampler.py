@@ -8,7 +8,7 @@ from scipy.stats import wasserstein_distance
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball, Box, Product
-from sklearn_dpgen.evolution import PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution import NoisyVotes, PrivateSignedMeasureSampler
 from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
 from sklearn_dpgen.evolution._weight_projections import project_bounded_lipschitz, project_simplex
 
@@ -129,7 +129,11 @@ def test_the_weights_are_the_projected_votes():
     X = quadrant(500)
     for postprocess in ("bounded_lipschitz", "simplex", "threshold"):
         sampler = PrivateSignedMeasureSampler(
-            1.0, domain=DISC, n_points=60, postprocess=postprocess, threshold=0.01, **PLAIN
+            1.0,
+            domain=DISC,
+            n_points=60,
+            votes=NoisyVotes(postprocess=postprocess, threshold=0.01),
+            **PLAIN,
         ).fit(X)
         ((released,),) = sampler.history_
         shares = released.votes / 500
@@ -147,7 +151,7 @@ def test_the_weights_are_the_projected_votes():
 def test_there_is_one_release():
     for histogram in ("gaussian", "laplace_threshold"):
         sampler = PrivateSignedMeasureSampler(
-            20.0, domain=DISC, histogram=histogram, n_points=40, **PLAIN
+            20.0, domain=DISC, votes=NoisyVotes(histogram=histogram), n_points=40, **PLAIN
         ).fit(quadrant(500))
         assert sampler.privacy_.n_releases == 1
         assert len(sampler.history_) == 1
@@ -166,7 +170,7 @@ def test_private_class_sizes_do_not_depend_on_the_support():
 
 def test_where_no_votes_are_left_all_points_are_alike():
     sampler = PrivateSignedMeasureSampler(
-        1.0, domain=DISC, histogram="laplace_threshold", n_points=40, **PLAIN
+        1.0, domain=DISC, votes=NoisyVotes(histogram="laplace_threshold"), n_points=40, **PLAIN
     )
     with pytest.warns(UserWarning, match="No candidate kept any votes"):
         sampler.fit(quadrant(30))
@@ -180,7 +184,12 @@ def test_the_projection_is_worth_it():
         found = []
         for seed in range(4):
             sampler = PrivateSignedMeasureSampler(
-                1.0, 1e-4, domain=DISC, postprocess=postprocess, device="cpu", random_state=seed
+                1.0,
+                1e-4,
+                domain=DISC,
+                votes=NoisyVotes(postprocess=postprocess),
+                device="cpu",
+                random_state=seed,
             ).fit(X)
             (points,), (weights,) = sampler.candidates_, sampler.weights_
             distances = ot.dist(points, X, metric="euclidean")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier
@@ -19,6 +19,7 @@ from sklearn_dpgen.sliced import (
     DPSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.smoothed import (
+    NoisyRelease,
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
 )
@@ -39,7 +40,6 @@ SIDE = PERSON % 2
 SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical([0.0, 1.0])})
 BOX = Box(0, 1, n_features=2)
 BUDGET = {"epsilon": 2.0, "delta": 1e-4}
-NETWORK = BUDGET | {"hidden_layer_sizes": (4,), "max_iter": 2, "device": "cpu"}
 TRAINED = BUDGET | {"training": Training(hidden_layer_sizes=(4,), max_iter=2, device="cpu")}
 FAIR = TRAINED | {"groups": [0, 1]}
 
@@ -153,7 +153,7 @@ CASES = {
             domain=BOX,
             n_samples=20,
             n_iter=2,
-            histogram="laplace_threshold",
+            votes=NoisyVotes(histogram="laplace_threshold"),
             device="cpu",
             **BUDGET,
         ),
@@ -188,42 +188,52 @@ CASES = {
         _adapter_sizes,
     ),
     "smoothed generator": Case(
-        SmoothedSlicedWassersteinGenerator(domain=BOX, latent_dim=2, **NETWORK), _alone, _width
+        SmoothedSlicedWassersteinGenerator(domain=BOX, latent_dim=2, **TRAINED), _alone, _width
     ),
     "smoothed projections": Case(
         SmoothedSlicedWassersteinGenerator(
-            domain=BOX, latent_dim=2, release="projections", **NETWORK
+            domain=BOX, latent_dim=2, release=NoisyRelease("projections"), **TRAINED
         ),
         _alone,
         _width,
     ),
     "smoothed projections on one direction": Case(
         SmoothedSlicedWassersteinGenerator(
-            domain=BOX, latent_dim=2, release="projections", n_projections=1, **NETWORK
+            domain=BOX,
+            latent_dim=2,
+            release=NoisyRelease("projections", n_projections=1),
+            **TRAINED,
         ),
         _alone,
         _width,
     ),
     "smoothed moments": Case(
-        SmoothedSlicedWassersteinGenerator(domain=BOX, latent_dim=2, release="moments", **NETWORK),
+        SmoothedSlicedWassersteinGenerator(
+            domain=BOX, latent_dim=2, release=NoisyRelease("moments"), **TRAINED
+        ),
         _alone,
         _width,
     ),
     "smoothed adapter": Case(
-        SmoothedSlicedWassersteinAdapter(source_iter=2, feature_dim=2, batch_size=4, **NETWORK),
+        SmoothedSlicedWassersteinAdapter(
+            source_iter=2, feature_dim=2, release=NoisyRelease(batch_size=4), **TRAINED
+        ),
         _adapted,
         _adapter_sizes,
     ),
     "smoothed adapter on projections": Case(
         SmoothedSlicedWassersteinAdapter(
-            source_iter=2, release="projections", feature_dim=3, n_projections=2, **NETWORK
+            source_iter=2,
+            release=NoisyRelease("projections", n_projections=2),
+            feature_dim=3,
+            **TRAINED,
         ),
         _adapted,
         _adapter_sizes,
     ),
     "smoothed adapter on moments": Case(
         SmoothedSlicedWassersteinAdapter(
-            source_iter=2, release="moments", domain=BOX, feature_dim=2, **NETWORK
+            source_iter=2, release=NoisyRelease("moments"), domain=BOX, feature_dim=2, **TRAINED
         ),
         _adapted,
         _adapter_sizes,

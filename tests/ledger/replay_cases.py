@@ -25,6 +25,7 @@ from sklearn_dpgen.sliced import (
     DPSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.smoothed import (
+    NoisyRelease,
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
 )
@@ -50,8 +51,7 @@ TABLE = [*NAMES, "e"]
 BOX = Box(0, 1, n_features=2)
 RICH = {"epsilon": 30.0, "delta": 1e-4}
 # What "auto" is computed from moves it only where records exceed the noise.
-FEW_STEPS = {"max_iter": 2, "device": "cpu"}
-TRAINING = Training(**FEW_STEPS)
+TRAINING = Training(max_iter=2, device="cpu")
 
 
 @dataclass(frozen=True)
@@ -344,35 +344,46 @@ AUTO = {
         fixed_side=1,
     ),
     "auto: smoothed generator": Replayed(
-        SmoothedSlicedWassersteinGenerator(domain=BOX, **FEW_STEPS), _alone
+        SmoothedSlicedWassersteinGenerator(domain=BOX, training=TRAINING), _alone
     ),
     "auto: smoothed generator of private classes": Replayed(
         SmoothedSlicedWassersteinGenerator(
-            domain=BOX, labels="private", classes=[0, 1], **FEW_STEPS
+            domain=BOX, labels="private", classes=[0, 1], training=TRAINING
         ),
         _with_sides,
         private="sides",
     ),
     "auto: smoothed projections": Replayed(
-        SmoothedSlicedWassersteinGenerator(domain=BOX, release="projections", **FEW_STEPS), _alone
+        SmoothedSlicedWassersteinGenerator(
+            domain=BOX, release=NoisyRelease("projections"), training=TRAINING
+        ),
+        _alone,
     ),
     "auto: smoothed moments of private classes": Replayed(
         SmoothedSlicedWassersteinGenerator(
-            domain=BOX, release="moments", labels="private", classes=[0, 1], **FEW_STEPS
+            domain=BOX,
+            release=NoisyRelease("moments"),
+            labels="private",
+            classes=[0, 1],
+            training=TRAINING,
         ),
         _with_sides,
         private="sides",
     ),
     "auto: smoothed adapter": Replayed(
-        SmoothedSlicedWassersteinAdapter(source_iter=2, **FEW_STEPS), _adapted, fixed_side=0
+        SmoothedSlicedWassersteinAdapter(source_iter=2, training=TRAINING), _adapted, fixed_side=0
     ),
     "auto: smoothed adapter of projections": Replayed(
-        SmoothedSlicedWassersteinAdapter(release="projections", source_iter=2, **FEW_STEPS),
+        SmoothedSlicedWassersteinAdapter(
+            release=NoisyRelease("projections"), source_iter=2, training=TRAINING
+        ),
         _adapted,
         fixed_side=0,
     ),
     "auto: smoothed adapter of moments": Replayed(
-        SmoothedSlicedWassersteinAdapter(release="moments", domain=BOX, source_iter=2, **FEW_STEPS),
+        SmoothedSlicedWassersteinAdapter(
+            release=NoisyRelease("moments"), domain=BOX, source_iter=2, training=TRAINING
+        ),
         _adapted,
         fixed_side=0,
     ),

@@ -18,6 +18,7 @@ from sklearn_dpgen.mechanisms import (
     RandomizedResponse,
     TabularMechanism,
 )
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import LocalTableSampler
 from sklearn_dpgen.utils._random import NoiseSource
@@ -90,7 +91,7 @@ def test_a_mechanism_without_a_schema_plans_for_a_width():
         mechanism.plan()
 
 
-NETWORK = {"hidden_layer_sizes": (4,), "max_iter": 2, "batch_size": 20}
+NETWORK = {"training": Training(hidden_layer_sizes=(4,), max_iter=2), "batch_size": 20}
 
 
 def test_learners_charge_for_raw_records_alone(ledger):

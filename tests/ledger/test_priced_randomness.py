@@ -16,7 +16,7 @@ from contract_cases import BOX, BUDGET, CASES, FRAME, LEARNER, SCHEMA, SIDE
 from sklearn.base import clone
 
 from sklearn_dpgen.accounting import PoissonRuns, ProjectionLaw
-from sklearn_dpgen.accounting._random_stopping import RandomRuns
+from sklearn_dpgen.accounting._selection import RandomRuns
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,

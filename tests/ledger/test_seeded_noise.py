@@ -6,7 +6,7 @@ the records. A seeded source hashes what it is given, and every estimator is che
 
 import numpy as np
 import pytest
-from contract_cases import CASES, FRAME, SIDE
+from contract_cases import CASES, FRAME, PERSON, SIDE
 from sklearn.base import clone
 
 from sklearn_dpgen.utils import _random
@@ -113,3 +113,69 @@ def test_a_source_that_ignores_records_is_caught(name, monkeypatch):
 def test_a_source_that_ignores_scales_is_caught(name, monkeypatch):
     monkeypatch.setattr(_random, "_feed", ignoring(float))
     assert "noise" in shared_with_another_budget(releases(name), name)
+
+
+# Who a row is of, and which group it is in, is no part of the arrays that a source is bound to.
+
+# Of two persons of each side, one gives a row to the other.
+OTHER_PERSON = PERSON.copy()
+for giver, taker in ((2, 0), (5, 3)):
+    OTHER_PERSON[np.flatnonzero(giver == PERSON)[0]] = taker
+# One row of each side is in the other one.
+OTHER_SIDE = SIDE.copy()
+for group in (0, 1):
+    OTHER_SIDE[np.flatnonzero(group == SIDE)[0]] = 1 - group
+# Batches of persons that are smaller than all of them.
+BATCHES = {
+    "sliced generator": {},
+    "fair encoder": {},
+    "sliced adapter": {},
+    "smoothed projections": {"batch_size": 10},
+    "smoothed adapter on projections": {"batch_size": 10},
+}
+
+
+def first_batch(name, person, side, **changes):
+    """Return the first secret batch of a seeded fit, of persons if there are any."""
+    case, frame = CASES[name], FRAME
+    if person is not None:
+        frame, changes = FRAME.assign(person=person), changes | {"unit": "person"}
+    with observed_noise(Releases()) as seen:
+        case.fit(frame, side, clone(case.estimator).set_params(random_state=0, **changes))
+    return seen.batches[0]
+
+
+def batches_of_other_persons(name):
+    return [first_batch(name, person, SIDE, **BATCHES[name]) for person in (PERSON, OTHER_PERSON)]
+
+
+def batches_of_other_groups():
+    return [first_batch("fair encoder", None, side) for side in (SIDE, OTHER_SIDE)]
+
+
+def ignore_positions(monkeypatch):
+    """Let a source ignore arrays of integers: persons and strata, and no values of records."""
+    feed = _random._feed
+
+    def fed(digest, part):
+        is_ignored = isinstance(part, np.ndarray) and part.dtype.kind == "i"
+        feed(digest, None if is_ignored else part)
+
+    monkeypatch.setattr(_random, "_feed", fed)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_rows_of_other_persons_are_drawn_in_other_batches(name, monkeypatch):
+    first, second = batches_of_other_persons(name)
+    assert np.array_equal(first, batches_of_other_persons(name)[0])
+    assert not np.array_equal(first, second)
+    # Twin: nobody tells the source whose rows they are.
+    ignore_positions(monkeypatch)
+    assert np.array_equal(*batches_of_other_persons(name))
+
+
+def test_rows_of_other_groups_are_drawn_in_other_batches(monkeypatch):
+    assert not np.array_equal(*batches_of_other_groups())
+    # Twin: nobody tells the source which stratum they are in.
+    ignore_positions(monkeypatch)
+    assert np.array_equal(*batches_of_other_groups())

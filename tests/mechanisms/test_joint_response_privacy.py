@@ -25,8 +25,6 @@ from local_privacy import log_likelihood, vertices
 from scipy.stats import beta
 
 import sklearn_dpgen.mechanisms._joint_questions as core
-import sklearn_dpgen.mechanisms._joint_release as answers
-import sklearn_dpgen.mechanisms._joint_release as likelihood
 import sklearn_dpgen.mechanisms._joint_response as module
 
 BUDGETS = [0.3, 1.0, 2.5, 8.0]
@@ -136,7 +134,7 @@ def test_a_wrong_number_of_covered_cells_is_caught(monkeypatch, extra):
     epsilon, n_asked = 0.3, 2
     law = release_law(mechanism(epsilon, n_asked=n_asked), n_asked)
 
-    odds = likelihood.answer_odds
+    odds = module.answer_odds
 
     def wrong_odds(covered, epsilon):
         object.__setattr__(covered, "coverage", covered.coverage + extra)
@@ -160,7 +158,7 @@ def test_a_wrong_number_of_covered_cells_is_caught(monkeypatch, extra):
     assert misfit(release_counts(fitted, 1000), law) > P_VALUE
     monkeypatch.setattr(module, "respond", wrong_respond)
     assert misfit(release_counts(fitted, 1000), law) < P_VALUE
-    monkeypatch.setattr(likelihood, "answer_odds", wrong_odds)
+    monkeypatch.setattr(module, "answer_odds", wrong_odds)
     assert not is_private(responses(mechanism(epsilon, n_asked=n_asked), *question), epsilon)
 
 
@@ -183,7 +181,7 @@ def test_offsets_that_do_not_cover_each_cell_equally_often_are_caught(monkeypatc
     epsilon, question = 0.3, questions(2)[0]
     table = responses(mechanism(epsilon, n_asked=2), *question)
     assert is_private(table, epsilon)
-    monkeypatch.setattr(answers, "Questions", Windows)
+    monkeypatch.setattr(module, "Questions", Windows)
     cut = responses(mechanism(epsilon, n_asked=2), *question)
     assert not is_private(cut, epsilon)
     # Nor are the answers private that such windows would be given as.

@@ -33,7 +33,7 @@ from scipy.special import ndtr, ndtri
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
-from sklearn_dpgen.mechanisms._discrete import draw_response, response_table
+from sklearn_dpgen.mechanisms._randomizers import draw_response, response_table
 from sklearn_dpgen.utils._random import NoiseSource, on_grid
 
 reproducibly = settings(deadline=None, max_examples=30, derandomize=True)

@@ -24,10 +24,14 @@ from sklearn_dpgen.mechanisms import (
     RandomizedResponse,
     TabularMechanism,
 )
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 ANY_WIDTH = partial(Box, -5.0, 5.0)
-TINY = {"hidden_layer_sizes": (8,), "max_iter": 3, "batch_size": 20, "device": "cpu"}
+TINY = {
+    "training": Training(hidden_layer_sizes=(8,), max_iter=3, device="cpu"),
+    "batch_size": 20,
+}
 SCHEMA = Schema({"age": Numeric(0, 100), "sex": Categorical(["f", "m"])})
 
 

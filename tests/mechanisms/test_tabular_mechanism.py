@@ -19,7 +19,7 @@ from tabular_records import BINS, FULL, NO_NULL, SCHEMA, records
 
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms import TabularMechanism
-from sklearn_dpgen.mechanisms._discrete import response_table
+from sklearn_dpgen.mechanisms._randomizers import response_table
 from sklearn_dpgen.schema import Numeric, Schema
 
 

@@ -13,7 +13,9 @@ from sklearn.model_selection import ParameterSampler
 
 from sklearn_dpgen.accounting import GaussianProfile, PoissonRuns
 from sklearn_dpgen.accounting._composition import ComposedProfile
-from sklearn_dpgen.accounting._random_stopping import RandomStoppingProfile, calibrate_runs
+from sklearn_dpgen.accounting._selection import RandomStoppingProfile, calibrate_runs
+from sklearn_dpgen.domains import Box
+from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search, utility_scorer
@@ -179,6 +181,30 @@ def test_persons_are_protected_where_the_estimator_protects_them(tmp_path):
     assert "12 persons" in search.privacy_.precision["score"]
     assert list(search.feature_names_in_) == ["x", "label"]
     assert len(ledger.report().charges) == 1
+
+
+def states_limits(report, one):
+    """Return whether a search states all limits of the guarantee of one fit."""
+    return set(one.caveats) <= set(report.caveats) and report.max_records == one.max_records
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_limits_of_a_fit_are_limits_of_the_search():
+    schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
+    rows = TableSampler(schema=schema, unit="who", unit_weights="rows", max_rows=3)
+    evolution = PrivateEvolutionSampler(domain=Box(0, 1, n_features=2), n_samples=20, n_iter=1)
+    scoring = utility_scorer("label", n_synthetic=200)
+    for estimator, grid, caveat, words in (
+        (rows, {"max_iter": [5]}, "rows_count", "3 rows or more"),
+        (evolution, {"n_iter": [1]}, "candidates_and_embedding", "source of the candidates"),
+    ):
+        one = estimator.plan(60, 2)
+        report = PrivateSearchCV(estimator, grid, scoring=scoring, n_runs=2).plan(60, 2)
+        assert caveat in one.caveats
+        assert words in " ".join(report.to_text().split())
+        assert states_limits(report, one)
+        # Twin: a search that states its own limits alone.
+        assert not states_limits(replace(report, caveats=_private_search._CAVEATS), one)
 
 
 @pytest.mark.parametrize("place", ["predictor", "sampler"])

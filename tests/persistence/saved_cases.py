@@ -5,7 +5,7 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 import polars as pl
-from contract_cases import BOX, BUDGET, CASES, NETWORK, SCHEMA
+from contract_cases import BOX, BUDGET, CASES, SCHEMA, TRAINED
 from sklearn.base import clone
 
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN
@@ -19,6 +19,7 @@ from sklearn_dpgen.mechanisms import (
     TabularMechanism,
 )
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.preprocessing import DCTTransformer
 from sklearn_dpgen.schema import (
     Categorical,
@@ -145,7 +146,7 @@ def _fit_network(generator, side, **words):
         generator=generator,
         labels="public",
         classes=["no", "yes"],
-        **NETWORK,
+        **TRAINED,
         **words,
     )
     return estimator.fit(X, LABELS)
@@ -175,9 +176,9 @@ def _fit_local(privatize):
 
 
 def _fit_gan(mechanism, **words):
-    return EntropicDeconvGAN(mechanism, max_iter=3, latent_dim=2, device="cpu", **words).fit(
-        clone(mechanism).fit_transform(FRAME)
-    )
+    training = Training(max_iter=3, device="cpu", **words)
+    gan = EntropicDeconvGAN(mechanism, latent_dim=2, training=training)
+    return gan.fit(clone(mechanism).fit_transform(FRAME))
 
 
 def _fit_dct():
@@ -190,8 +191,7 @@ def _fit_dct():
         output_domain=Box(0, 1, n_features=16),
         output_transform=change,
         latent_dim=2,
-        max_iter=2,
-        device="cpu",
+        training=Training(max_iter=2, device="cpu"),
     )
     return gan.fit(clone(mechanism).fit_transform(change.transform(X)))
 

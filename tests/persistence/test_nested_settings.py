@@ -8,25 +8,29 @@ from sklearn.base import clone
 import sklearn_dpgen
 from sklearn_dpgen.exceptions import InvalidFileError
 
-NAMES = ["sliced generator", "fair classifier", "fair regressor", "fair encoder", "sliced adapter"]
+SLICED = ["sliced generator", "fair classifier", "fair regressor", "fair encoder", "sliced adapter"]
+SMOOTHED = ["smoothed generator", "smoothed moments", "smoothed adapter"]
+NAMES = [*((name, "gradient") for name in SLICED), *((name, "release") for name in SMOOTHED)]
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def fitted(name, **params):
     case = CASES[name]
-    estimator = clone(case.estimator).set_params(gradient__n_projections=3).set_params(**params)
+    holder = dict(NAMES)[name]
+    estimator = clone(case.estimator).set_params(**{f"{holder}__n_projections": 3})
+    estimator.set_params(**params)
     return case.fit(FRAME[list(case.columns)], SIDE, estimator)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_settings_are_saved(name, tmp_path):
+@pytest.mark.parametrize(("name", "other"), NAMES)
+def test_settings_are_saved(name, other, tmp_path):
     estimator = fitted(name, training__learning_rate=0.01)
     estimator.save(tmp_path / "file")
     loaded = sklearn_dpgen.load(tmp_path / "file")
-    for holder in ("training", "gradient"):
+    for holder in ("training", other):
         assert getattr(loaded, holder).get_params() == getattr(estimator, holder).get_params()
-    fitted(name, gradient=None).save(tmp_path / "plain")
-    assert sklearn_dpgen.load(tmp_path / "plain").gradient is None
+    fitted(name, **{other: None}).save(tmp_path / "plain")
+    assert getattr(sklearn_dpgen.load(tmp_path / "plain"), other) is None
 
 
 def edited(path, edit):
@@ -50,10 +54,25 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_wrong_settings_in_a_file_are_refused(edit, tmp_path):
+RELEASE_EDITS = {
+    "a wrong kind": lambda found: found["release"]["fields"].update(kind="features"),
+    "a wrong size": lambda found: found["release"]["fields"].update(batch_size=0),
+    "what the estimator lacks": lambda found: found["training"]["fields"].update(solver="sgd"),
+    "another object": lambda found: found.update(release=found["training"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        *(("fair classifier", edit) for edit in EDITS.values()),
+        *(("smoothed generator", edit) for edit in RELEASE_EDITS.values()),
+    ],
+    ids=[*EDITS, *(f"release: {name}" for name in RELEASE_EDITS)],
+)
+def test_wrong_settings_in_a_file_are_refused(name, edit, tmp_path):
     path = tmp_path / "file"
-    fitted("fair classifier").save(path)
+    fitted(name).save(path)
     edited(path, lambda found: None)
     sklearn_dpgen.load(path)
     edited(path, edit)
@@ -67,3 +86,14 @@ def test_a_callback_is_not_saved(tmp_path):
     with pytest.raises(TypeError, match=hint):
         estimator.save(tmp_path / "file")
     estimator.set_params(training__callback=None).save(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["evolution", "signed measures"])
+def test_settings_of_votes_are_saved(name, tmp_path):
+    case, path = CASES[name], tmp_path / "file"
+    sampler = clone(case.estimator).set_params(votes__postprocess="threshold")
+    case.fit(FRAME[list(case.columns)], SIDE, sampler).save(path)
+    assert sklearn_dpgen.load(path).votes.get_params() == sampler.votes.get_params()
+    edited(path, lambda found: found["votes"]["fields"].update(postprocess="clip"))
+    with pytest.raises(InvalidFileError):
+        sklearn_dpgen.load(path)

@@ -297,6 +297,28 @@ def test_units_within_and_outside_are_one(loans, sampler):
         BarycenterClassifier(pipeline, unit="who").plan(1000)
 
 
+class SignOfRows(Sign):
+    """A broken variant that takes a unit and protects single rows."""
+
+    def _protected(self, report):
+        return report
+
+
+def test_a_nested_fit_that_protects_rows_alone_is_refused():
+    assert BarycenterClassifier(Sign(), unit="who").plan(1000).unit == "who"
+    with pytest.raises(ValueError, match="no common guarantee"):
+        BarycenterClassifier(SignOfRows(), unit="who").plan(1000)
+
+
+@pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
+def test_persons_may_count_by_rows_within_and_once_outside(sampler, neighbours):
+    rows = sampler(neighbours=neighbours, unit="who", unit_weights="rows", max_rows=3)
+    learner = SyntheticDataClassifier(rows, n_samples=500, n_draws=1)
+    report = BarycenterClassifier(learner, unit="who", delta=1e-5).plan(1000)
+    assert (report.neighbours, report.unit, report.max_rows) == (neighbours, "who", 3)
+    assert {"rows_count", "persons_count_once"} < set(report.caveats)
+
+
 def all_rows(self, X, *aligned, seed):
     """A broken variant: all rows of a person are counted."""
     return [X.drop(columns="who"), *aligned]

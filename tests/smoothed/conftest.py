@@ -28,15 +28,15 @@ def tiny_generator():
         small = {
             "domain": partial(Box, -3, 3),
             "labels": "public",
-            "hidden_layer_sizes": (4,),
+            "training__hidden_layer_sizes": (4,),
             "latent_dim": 2,
-            "n_projections": 4,
+            "release__n_projections": 4,
             "n_generated": 4,
-            "n_epochs": 2.0,
-            "max_iter": 3,
+            "release__n_epochs": 2.0,
+            "training__max_iter": 3,
             "random_state": 0,
         }
-        return SmoothedSlicedWassersteinGenerator(**{**small, **options})
+        return SmoothedSlicedWassersteinGenerator().set_params(**small | options)
 
     return make
 

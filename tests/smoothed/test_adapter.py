@@ -18,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.exceptions import TrainingDivergedError
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
 from sklearn_dpgen.smoothed._features import AdaptedNetwork, clip_rows
 from sklearn_dpgen.utils._source_and_target import source_mask
@@ -29,17 +30,17 @@ ABSENT = "ignore:sample_domain is absent:UserWarning"
 def tiny(**options):
     """Return an adapter of a few steps: to run through, not to learn."""
     small = {
-        "hidden_layer_sizes": (4,),
+        "training__hidden_layer_sizes": (4,),
         "feature_dim": 3,
-        "batch_size": 5,
+        "release__batch_size": 5,
         "source_batch_size": 8,
         "source_iter": 3,
-        "n_epochs": 1,
-        "n_projections": 12,
-        "max_iter": 3,
+        "release__n_epochs": 1,
+        "release__n_projections": 12,
+        "training__max_iter": 3,
         "random_state": 0,
     }
-    return SmoothedSlicedWassersteinAdapter(**{**small, **options})
+    return SmoothedSlicedWassersteinAdapter().set_params(**small | options)
 
 
 @pytest.fixture
@@ -69,8 +70,8 @@ def shifted():
 @parametrize_with_checks(
     [tiny(source_iter=160, source_learning_rate=0.03)],
     variants=[
-        tiny(source_iter=160, source_learning_rate=0.03, release="projections"),
-        tiny(source_iter=160, source_learning_rate=0.03, release="moments", domain=BOX),
+        tiny(source_iter=160, source_learning_rate=0.03, release__kind="projections"),
+        tiny(source_iter=160, source_learning_rate=0.03, release__kind="moments", domain=BOX),
     ],
     expected_failed_checks=lambda estimator: {
         "check_classifiers_classes": "a label of -1 masks a row of the target, as in skada"
@@ -87,16 +88,17 @@ def learned(adapter, X, y, domain):
 
 def test_adapts_to_the_target(shifted):
     options = {
-        "hidden_layer_sizes": (32,),
+        "training__hidden_layer_sizes": (32,),
         "feature_dim": 4,
-        "max_iter": 300,
-        "learning_rate": 0.01,
+        "training__max_iter": 300,
+        "training__learning_rate": 0.01,
         "source_iter": 200,
         "random_state": 28,
     }
-    alone = learned(SmoothedSlicedWassersteinAdapter(adaptation_weight=0.0, **options), *shifted)
-    free = learned(SmoothedSlicedWassersteinAdapter(epsilon=np.inf, **options), *shifted)
-    private = learned(SmoothedSlicedWassersteinAdapter(epsilon=10.0, **options), *shifted)
+    adapter = SmoothedSlicedWassersteinAdapter().set_params(**options)
+    alone = learned(clone(adapter).set_params(adaptation_weight=0.0), *shifted)
+    free = learned(clone(adapter).set_params(epsilon=np.inf), *shifted)
+    private = learned(clone(adapter).set_params(epsilon=10.0), *shifted)
     assert alone < 0.85
     assert free > 0.93
     assert private > 0.93
@@ -105,21 +107,26 @@ def test_adapts_to_the_target(shifted):
 @pytest.mark.parametrize(
     "release",
     [
-        {"release": "projections", "batch_size": 512, "learning_rate": 0.03},
-        {"release": "moments", "domain": BOX, "learning_rate": 0.01},
+        {
+            "release__kind": "projections",
+            "release__batch_size": 512,
+            "training__learning_rate": 0.03,
+        },
+        {"release__kind": "moments", "domain": BOX, "training__learning_rate": 0.01},
     ],
     ids=["projections", "moments"],
 )
 def test_adapts_to_the_target_by_a_map_of_records(shifted, release):
     options = {
-        "hidden_layer_sizes": (32,),
+        "training__hidden_layer_sizes": (32,),
         "feature_dim": 4,
-        "max_iter": 300,
+        "training__max_iter": 300,
         "source_iter": 200,
         "epsilon": 10.0,
         "random_state": 0,
     }
-    assert learned(SmoothedSlicedWassersteinAdapter(**options, **release), *shifted) > 0.93
+    adapter = SmoothedSlicedWassersteinAdapter().set_params(**options, **release)
+    assert learned(adapter, *shifted) > 0.93
 
 
 # Domains and labels.
@@ -138,7 +145,7 @@ def test_domains_follow_skada():
     "y", [[-1, 0, 1, -1], [np.nan, 0, 1, np.nan], np.array([None, "a", "b", None], dtype=object)]
 )
 def test_a_masked_label_in_the_source_is_no_class(y):
-    adapter = SmoothedSlicedWassersteinAdapter(source_iter=1, max_iter=1)
+    adapter = SmoothedSlicedWassersteinAdapter(source_iter=1, training=Training(max_iter=1))
     with pytest.raises(ValueError, match="needs the label of each row of the source"):
         adapter.fit(np.eye(4), y, sample_domain=[1, 1, 1, -2])
 
@@ -221,7 +228,7 @@ def test_metadata_routing(table):
         pipe = make_pipeline(FunctionTransformer(), inner).fit(X, y, sample_domain=domain)
         assert pipe[-1].privacy_.n_releases == 5
         full = np.abs(y)
-        search = GridSearchCV(inner, {"max_iter": [2]}, cv=2)
+        search = GridSearchCV(inner, {"training__max_iter": [2]}, cv=2)
         with pytest.raises(UnsetMetadataPassedError, match="set_score_request"):
             search.fit(X, full, sample_domain=domain)
         inner.set_score_request(sample_domain=True)
@@ -260,10 +267,10 @@ def is_scored_by_known_target_labels(adapter, X, y, domain):
 
 def test_score_counts_known_labels_of_the_target(shifted):
     X, y, domain = shifted
-    options = {"source_iter": 100, "adaptation_weight": 0.0, "hidden_layer_sizes": (16,)}
+    options = {"source_iter": 100, "adaptation_weight": 0.0, "training__hidden_layer_sizes": (16,)}
     masked = np.where(domain < 0, -1, y)
     for make, expected in ((tiny, True), (CountsMasks, False)):
-        adapter = make(**options, random_state=0).fit(X, masked, sample_domain=domain)
+        adapter = make().set_params(**options, random_state=0).fit(X, masked, sample_domain=domain)
         assert is_scored_by_known_target_labels(adapter, X, y, domain) == expected
     adapter = tiny(**options).fit(X, masked, sample_domain=domain)
     with pytest.warns(UserWarning, match="may all be of the source"):
@@ -291,10 +298,10 @@ def test_a_search_sees_the_target(shifted):
     X, y, domain = (rows[::4] for rows in shifted)
     options = {
         "epsilon": np.inf,
-        "hidden_layer_sizes": (32,),
+        "training__hidden_layer_sizes": (32,),
         "feature_dim": 4,
-        "max_iter": 200,
-        "learning_rate": 0.01,
+        "training__max_iter": 200,
+        "training__learning_rate": 0.01,
         "source_iter": 100,
         "random_state": 4,
     }
@@ -304,7 +311,7 @@ def test_a_search_sees_the_target(shifted):
 
     def found(make):
         with sklearn.config_context(enable_metadata_routing=True):
-            adapter = make(**options).set_fit_request(sample_domain=True)
+            adapter = make().set_params(**options).set_fit_request(sample_domain=True)
             return GridSearchCV(
                 adapter.set_score_request(sample_domain=True),
                 {"adaptation_weight": [0.0, 3.0]},
@@ -324,23 +331,32 @@ def test_a_search_sees_the_target(shifted):
 @pytest.mark.parametrize(
     "options",
     [
-        {"directions": "independent", "n_projections": 5},
-        {"n_projections": 2},
-        {"n_projections": 7},
+        {"release__directions": "independent", "release__n_projections": 5},
+        {"release__n_projections": 2},
+        {"release__n_projections": 7},
         {"feature_dim": 1},
-        {"batch_size": 25},
-        {"batch_size": 1},
-        {"n_epochs": 0.01},
-        {"n_projections": "auto"},
-        {"shape_weight": 2.0},
-        {"hidden_layer_sizes": ()},
-        {"solver": "sgd"},
+        {"release__batch_size": 25},
+        {"release__batch_size": 1},
+        {"release__n_epochs": 0.01},
+        {"release__n_projections": "auto"},
+        {"release__shape_weight": 2.0},
+        {"training__hidden_layer_sizes": ()},
+        {"training__solver": "sgd"},
         {"epsilon": np.inf},
-        {"release": "projections"},
-        {"release": "projections", "directions": "independent", "n_projections": 5},
-        {"release": "projections", "shape_weight": 2.0, "epsilon": np.inf},
-        {"release": "projections", "batch_size": "auto", "feature_dim": 1, "n_projections": 1},
-        {"release": "moments", "domain": Box(-9, 9, n_features=4)},
+        {"release__kind": "projections"},
+        {
+            "release__kind": "projections",
+            "release__directions": "independent",
+            "release__n_projections": 5,
+        },
+        {"release__kind": "projections", "release__shape_weight": 2.0, "epsilon": np.inf},
+        {
+            "release__kind": "projections",
+            "release__batch_size": "auto",
+            "feature_dim": 1,
+            "release__n_projections": 1,
+        },
+        {"release__kind": "moments", "domain": Box(-9, 9, n_features=4)},
     ],
     ids=lambda options: ", ".join(map(str, options.values())),
 )
@@ -355,18 +371,20 @@ def test_options(table, options):
 def test_callback_and_divergence(table):
     X, y, domain = table
     seen = []
-    adapter = tiny(callback=lambda step, module: seen.append((step, module)))
+    adapter = tiny(training__callback=lambda step, module: seen.append((step, module)))
     adapter.fit(X, y, sample_domain=domain)
     assert seen == [(step, adapter.module_) for step in range(3)]
     with pytest.raises(TrainingDivergedError):
-        adapter.set_params(solver="sgd", learning_rate=1e200).fit(X, y, sample_domain=domain)
+        adapter.set_params(training__solver="sgd", training__learning_rate=1e200).fit(
+            X, y, sample_domain=domain
+        )
     assert not hasattr(adapter, "module_")
 
 
 def test_batches_larger_than_the_target(table):
     X, y, domain = table
     with pytest.raises(ValueError, match="batch_size must be at most .* 25, got 26"):
-        tiny(batch_size=26).fit(X, y, sample_domain=domain)
+        tiny(release__batch_size=26).fit(X, y, sample_domain=domain)
 
 
 # The network.

@@ -20,16 +20,16 @@ N_SOURCE, N_TARGET, WIDTH = 50, 400, 20
 
 def tiny(**options):
     small = {
-        "release": "moments",
+        "release__kind": "moments",
         "domain": partial(Ball, 5.0),
-        "hidden_layer_sizes": (6,),
+        "training__hidden_layer_sizes": (6,),
         "feature_dim": 4,
         "source_batch_size": 8,
         "source_iter": 5,
-        "max_iter": 6,
+        "training__max_iter": 6,
         "random_state": 0,
     }
-    return SmoothedSlicedWassersteinAdapter(**{**small, **options})
+    return SmoothedSlicedWassersteinAdapter().set_params(**small | options)
 
 
 @pytest.fixture

@@ -17,18 +17,18 @@ N_SOURCE, N_TARGET = 40, 30
 
 def tiny(**options):
     small = {
-        "hidden_layer_sizes": (6,),
+        "training__hidden_layer_sizes": (6,),
         "feature_dim": 4,
-        "batch_size": 6,
-        "n_epochs": 1.2,
-        "n_projections": 12,
+        "release__batch_size": 6,
+        "release__n_epochs": 1.2,
+        "release__n_projections": 12,
         "source_batch_size": 8,
         "source_iter": 5,
-        "max_iter": 6,
-        "learning_rate": 0.01,
+        "training__max_iter": 6,
+        "training__learning_rate": 0.01,
         "random_state": 0,
     }
-    return SmoothedSlicedWassersteinAdapter(**{**small, **options})
+    return SmoothedSlicedWassersteinAdapter().set_params(**small | options)
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_huge_features_are_clipped(value):
 
 def test_huge_records_are_released_finite(table, releases):
     table.X[N_SOURCE:] *= 1e305
-    adapter = fitted(tiny(batch_size=N_TARGET), table)
+    adapter = fitted(tiny(release__batch_size=N_TARGET), table)
     for value, released in releases:
         assert np.isfinite(released).all()
         assert (np.linalg.norm(value.reshape(-1, 4), axis=1) <= 0.5 + 1e-12).all()
@@ -226,12 +226,12 @@ def standard(noise):
 
 
 def test_the_noise_is_what_the_report_states(table, releases, monkeypatch):
-    noise = noise_of(tiny(n_epochs=6), table, releases).reshape(30, 24)
+    noise = noise_of(tiny(release__n_epochs=6), table, releases).reshape(30, 24)
     assert standard(noise)
     correlations = np.corrcoef(noise) - np.eye(30)
     assert abs(correlations).max() * np.sqrt(24) < 5
     monkeypatch.setattr("sklearn_dpgen.ledger._base.noise_source", lambda *a, **k: Halved())
-    assert not standard(noise_of(tiny(n_epochs=6, random_state=1), table, releases))
+    assert not standard(noise_of(tiny(release__n_epochs=6, random_state=1), table, releases))
 
 
 def test_a_release_holds_features_of_a_secret_batch(table, releases):
@@ -247,7 +247,7 @@ def test_a_release_holds_features_of_a_secret_batch(table, releases):
         assert distances.min(axis=1).max() < 1e-12
         return distances.argmin(axis=1).reshape(-1, 6)
 
-    rows = batches(tiny(n_epochs=40))
+    rows = batches(tiny(release__n_epochs=40))
     assert len(rows) == 200
     assert all(len(set(row)) == 6 for row in rows)
     assert abs((np.diff(rows, axis=1) > 0).mean() - 0.5) < 5 * 0.5 / np.sqrt(200)

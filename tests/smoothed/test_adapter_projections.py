@@ -18,17 +18,17 @@ N_SOURCE, N_TARGET, N_STEPS = 40, 30, 7
 
 def tiny(**options):
     small = {
-        "release": "projections",
-        "hidden_layer_sizes": (6,),
+        "release__kind": "projections",
+        "training__hidden_layer_sizes": (6,),
         "feature_dim": 4,
-        "batch_size": 6,
+        "release__batch_size": 6,
         "source_batch_size": 8,
         "source_iter": 5,
-        "max_iter": N_STEPS,
-        "learning_rate": 0.05,
+        "training__max_iter": N_STEPS,
+        "training__learning_rate": 0.05,
         "random_state": 0,
     }
-    return SmoothedSlicedWassersteinAdapter(**{**small, **options})
+    return SmoothedSlicedWassersteinAdapter().set_params(**small | options)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def largest_shift(table, monkeypatch):
         with monkeypatch.context() as patch:
             seen = []
             row = forced(patch, seen)[2][0]
-            fitted(tiny(hidden_layer_sizes=()), with_target(table, change))
+            fitted(tiny(training__hidden_layer_sizes=()), with_target(table, change))
         return np.array(seen)
 
     first, opposite, near = (released(record) for record in (far, -far, 1e-3 * far))
@@ -226,7 +226,7 @@ def test_directions_are_drawn_anew_for_each_release(table, directions):
     for U in directions:
         assert_allclose(U @ U.T, np.eye(4), atol=1e-12)
     directions.clear()
-    fitted(tiny(n_projections=3, directions="independent"), table)
+    fitted(tiny(release__n_projections=3, release__directions="independent"), table)
     assert all(U.shape == (3, 4) for U in directions)
     assert abs(directions[0] @ directions[0].T - np.eye(3)).max() > 1e-3
 
@@ -261,21 +261,21 @@ def standard(noise):
 
 
 def test_the_noise_is_what_the_report_states(table, releases, monkeypatch):
-    noise = noise_of(tiny(max_iter=30), table, releases)
+    noise = noise_of(tiny(training__max_iter=30), table, releases)
     assert noise.shape == (30, 24)
     assert standard(noise)
     assert abs(np.corrcoef(noise) - np.eye(30)).max() * np.sqrt(24) < 5
     monkeypatch.setattr("sklearn_dpgen.ledger._base.noise_source", lambda *a, **k: Halved())
-    assert not standard(noise_of(tiny(max_iter=30, random_state=1), table, releases))
+    assert not standard(noise_of(tiny(training__max_iter=30, random_state=1), table, releases))
 
 
 @pytest.mark.parametrize(
     ("options", "law"),
     [
         ({}, ProjectionLaw(4, 4)),
-        ({"n_projections": 2}, ProjectionLaw(4, 2)),
+        ({"release__n_projections": 2}, ProjectionLaw(4, 2)),
         (
-            {"n_projections": 6, "directions": "independent"},
+            {"release__n_projections": 6, "release__directions": "independent"},
             ProjectionLaw(4, 6, "independent"),
         ),
     ],
@@ -299,7 +299,7 @@ def test_the_guarantee_is_recomputed(table, options, law):
 
 
 def test_the_report_prices_the_releases(table, releases):
-    adapter = fitted(tiny(epsilon=2.0, n_projections=3), table)
+    adapter = fitted(tiny(epsilon=2.0, release__n_projections=3), table)
     report = adapter.privacy_
     assert report.n_releases == len(releases) == N_STEPS == adapter.n_iter_ - 5
     assert all(value.shape == (6 * 3,) for value, _ in releases)
@@ -315,7 +315,9 @@ def test_the_report_prices_the_releases(table, releases):
 
 def test_the_features_are_trained_throughout(table, releases):
     bodies = []
-    adapter = tiny(callback=lambda step, module: bodies.append(module.body[0].weight.clone()))
+    adapter = tiny(
+        training__callback=lambda step, module: bodies.append(module.body[0].weight.clone())
+    )
     fitted(adapter, table)
     assert len(torch.stack(bodies).flatten(1).unique(dim=0)) == N_STEPS
     # What is released is of the features of that step, not of the last one.
@@ -347,5 +349,5 @@ def test_the_distance_trains_the_map_alone():
 
 def test_batches_larger_than_the_target(table):
     with pytest.raises(ValueError, match="batch_size must be at most .* 30, got 31"):
-        fitted(tiny(batch_size=31), table)
-    assert fitted(tiny(batch_size="auto"), table).privacy_.sampling_rate == 1.0
+        fitted(tiny(release__batch_size=31), table)
+    assert fitted(tiny(release__batch_size="auto"), table).privacy_.sampling_rate == 1.0

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sklearn_dpgen.accounting import ProjectionLaw
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.smoothed import NoisyRelease, SmoothedSlicedWassersteinAdapter
 from sklearn_dpgen.smoothed._plan import plan_projections, plan_releases
 
 
@@ -23,23 +24,26 @@ def said(make):
 def test_a_generator_warns_where_noise_leaves_nothing(tiny_generator, release, epsilon, drowned):
     X = np.random.default_rng(0).uniform(-3, 3, (500, 2))
     generator = tiny_generator(
-        release=release, epsilon=epsilon, max_iter=30, batch_size=50, n_epochs=5.0
+        release__kind=release,
+        epsilon=epsilon,
+        training__max_iter=30,
+        release__batch_size=50,
+        release__n_epochs=5.0,
     )
     assert said(lambda: generator.fit(X)) == drowned
 
 
-@pytest.mark.parametrize("release", ["features", "projections"])
+@pytest.mark.parametrize("release", ["records", "projections"])
 @pytest.mark.parametrize(("epsilon", "drowned"), [(0.001, True), (10.0, False)])
 def test_an_adapter_warns_where_noise_leaves_nothing(release, epsilon, drowned):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(600, 2)), rng.integers(2, size=600)
     adapter = SmoothedSlicedWassersteinAdapter(
-        release=release,
+        release=NoisyRelease(release),
         epsilon=epsilon,
-        hidden_layer_sizes=(4,),
+        training=Training(hidden_layer_sizes=(4,), max_iter=20),
         feature_dim=2,
         source_iter=2,
-        max_iter=20,
         random_state=0,
     )
     domain = np.repeat([1, -1], 300)

@@ -27,7 +27,7 @@ def test_clone_and_parameters(tiny_generator, labelled, weights_of):
     copy = clone(generator)
     assert not hasattr(copy, "privacy_")
     assert_array_equal(weights_of(copy.fit(labelled.X, labelled.y)), weights_of(generator))
-    copy.set_params(epsilon=5.0, max_iter=2).fit(labelled.X, labelled.y)
+    copy.set_params(epsilon=5.0, training__max_iter=2).fit(labelled.X, labelled.y)
     assert (copy.privacy_.epsilon, copy.n_iter_, len(copy.loss_curve_)) == (5.0, 2, 2)
     assert (generator.privacy_.epsilon, generator.n_iter_) == (3.0, 3)
 
@@ -96,7 +96,7 @@ def test_frames_come_back_with_their_columns(tiny_generator, labelled):
 @pytest.mark.parametrize("kind", ["public", "private"])
 def test_types_of_labels(tiny_generator, labelled, weights_of, kind):
     # Declared classes are in the key of a seeded noise and of batches: none of either.
-    options = {"labels": kind, "epsilon": np.inf, "batch_size": 40}
+    options = {"labels": kind, "epsilon": np.inf, "release__batch_size": 40}
 
     def fit(y):
         return tiny_generator(classes=sorted(set(y)), **options).fit(labelled.X, y)
@@ -149,7 +149,7 @@ def test_a_fit_forgets_the_one_before(tiny_generator, labelled):
     assert not hasattr(generator, "classes_")
     assert not hasattr(generator, "label_proportions_")
     assert generator.sample(3).shape == (3, 3)
-    generator.set_params(n_projections=4, batch_size=99)
+    generator.set_params(release__n_projections=4, release__batch_size=99)
     with pytest.raises(ValueError, match="batch_size"):
         generator.fit(labelled.X)
     with pytest.raises(NotFittedError):
@@ -162,14 +162,13 @@ def test_a_fit_forgets_the_one_before(tiny_generator, labelled):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_projections": 0}, "'n_projections' parameter"),
+        ({"release__n_projections": 0}, "'n_projections' parameter"),
         ({"n_generated": 1}, "'n_generated' parameter"),
-        ({"q": 3}, "'q' parameter"),
-        ({"shape_weight": 0}, "'shape_weight' parameter"),
+        ({"release__shape_weight": 0}, "'shape_weight' parameter"),
         ({"epsilon": 0}, "'epsilon' parameter"),
         ({"labels": "secret"}, "'labels' parameter"),
         ({"output_transform": "scale"}, "'output_transform' parameter"),
-        ({"batch_size": 41}, "batch_size must be at most .* records, 40, got 41"),
+        ({"release__batch_size": 41}, "batch_size must be at most .* records, 40, got 41"),
         ({"domain": None}, "either schema or domain"),
         ({"schema": Schema({"a": Numeric(0, 1)})}, "either schema or domain"),
         ({"domain": Box(0, 1, n_features=4)}, "domain has 4 features, X has 3 features"),
@@ -192,7 +191,7 @@ def test_a_fit_forgets_the_one_before(tiny_generator, labelled):
         ({"label_proportions": [0.5, 0.6]}, "sum to 1"),
         ({"label_proportions": [np.nan, 1.0]}, "sum to 1"),
         ({"label_proportions": [-0.5, 1.5]}, "non-negative"),
-        ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes must hold positive integers"),
+        ({"training__hidden_layer_sizes": (0,)}, "hidden_layer_sizes must hold positive integers"),
         ({"generator": "upsampling"}, "generator='upsampling' needs square images"),
         ({"generator": "dcgan"}, "generator='dcgan' needs square images"),
     ],
@@ -249,13 +248,13 @@ def test_errors_of_samples(tiny_generator, labelled):
 @pytest.mark.parametrize("y", [None, [0, 1] * 20], ids=["plain", "labels"])
 @pytest.mark.parametrize("directions", ["orthogonal", "independent"])
 def test_one_feature(tiny_generator, labelled, y, directions):
-    generator = tiny_generator(directions=directions).fit(labelled.X[:, :1], y)
+    generator = tiny_generator(release__directions=directions).fit(labelled.X[:, :1], y)
     assert generator.sample(3).shape == (3, 1)
     assert np.isfinite(generator.loss_curve_).all()
 
 
 def test_one_record(tiny_generator):
-    generator = tiny_generator(n_epochs=0.1).fit(np.zeros((1, 3)))
+    generator = tiny_generator(release__n_epochs=0.1).fit(np.zeros((1, 3)))
     assert generator.privacy_.n_releases == 1
     assert generator.privacy_.sampling_rate == 1
     assert generator.sample(3).shape == (3, 3)
@@ -274,7 +273,12 @@ def test_extreme_budgets(tiny_generator, labelled, epsilon):
 @pytest.mark.parametrize("scale", [2.0**-30, 2.0**50])
 def test_the_unit_of_the_records_does_not_matter(tiny_generator, labelled, scale):
     # Whole batches: scaled records would draw others.
-    options = {"epsilon": np.inf, "max_iter": 50, "learning_rate": 0.01, "batch_size": 40}
+    options = {
+        "epsilon": np.inf,
+        "training__max_iter": 50,
+        "training__learning_rate": 0.01,
+        "release__batch_size": 40,
+    }
     generator = tiny_generator(domain=Box(-3 * scale, 3 * scale, n_features=3), **options)
     plain = tiny_generator(domain=Box(-3, 3, n_features=3), **options).fit(labelled.X)
     sampled = generator.fit(scale * labelled.X).sample(20, random_state=0)
@@ -283,7 +287,9 @@ def test_the_unit_of_the_records_does_not_matter(tiny_generator, labelled, scale
 
 @pytest.mark.parametrize("epsilon", [1.0, np.inf])
 @pytest.mark.parametrize(
-    "options", [{"q": 1}, {"n_generated": 2}, {"n_generated": 3}, {"shape_weight": 1e-6}], ids=str
+    "options",
+    [{"n_generated": 2}, {"n_generated": 3}, {"release__shape_weight": 1e-6}],
+    ids=str,
 )
 def test_options_run(tiny_generator, labelled, epsilon, options):
     generator = tiny_generator(epsilon=epsilon, **options).fit(labelled.X, labelled.y)
@@ -304,13 +310,13 @@ def test_number_of_lines(tiny_generator, monkeypatch, n_features, wanted, expect
         return train(module, laws, *args, **options)
 
     monkeypatch.setattr(_training, "train_generator", watch)
-    tiny_generator(n_projections=wanted).fit(np.zeros((8, n_features)))
+    tiny_generator(release__n_projections=wanted).fit(np.zeros((8, n_features)))
     assert seen == [(expected, n_features)]
 
 
 def test_steps_take_blocks_of_many_lines(tiny_generator, labelled, monkeypatch):
     monkeypatch.setattr(_releases, "STEP_DIRECTIONS", 10)
-    generator = tiny_generator(n_projections=35, max_iter=9).fit(labelled.X)
+    generator = tiny_generator(release__n_projections=35, training__max_iter=9).fit(labelled.X)
     assert np.isfinite(generator.loss_curve_).all()
 
 
@@ -322,7 +328,7 @@ def test_steps_take_blocks_of_many_lines(tiny_generator, labelled, monkeypatch):
 def test_images(tiny_generator, name, y):
     X = np.random.default_rng(0).uniform(-1, 1, size=(20, 64))
     generator = tiny_generator(
-        generator=name, domain=Box(-1, 1, n_features=64), n_generated=2, max_iter=2
+        generator=name, domain=Box(-1, 1, n_features=64), n_generated=2, training__max_iter=2
     ).fit(X, y)
     images = generator.sample(5, random_state=0)
     assert images.shape == (5, 64)
@@ -335,7 +341,10 @@ def test_images(tiny_generator, name, y):
 def test_statistics_of_a_batch_are_those_of_the_averaged_weights(tiny_generator):
     X = np.random.default_rng(0).uniform(-1, 1, size=(20, 64))
     generator = tiny_generator(
-        generator="upsampling", domain=Box(-1, 1, n_features=64), n_generated=64, max_iter=5
+        generator="upsampling",
+        domain=Box(-1, 1, n_features=64),
+        n_generated=64,
+        training__max_iter=5,
     ).fit(X)
     module, latents = generator.generator_, torch.randn(4000, 2)
     hidden = module[0](latents)
@@ -370,9 +379,9 @@ def test_output_of_a_transform(tiny_generator):
         output_domain=Box(0, 1, n_features=64),
         output_transform=transform,
         epsilon=np.inf,
-        max_iter=200,
-        learning_rate=0.05,
-        n_projections=40,
+        training__max_iter=200,
+        training__learning_rate=0.05,
+        release__n_projections=40,
     ).fit(records)
     made = generator.sample(200, random_state=0)
     assert made.shape == (200, 64)
@@ -382,23 +391,23 @@ def test_output_of_a_transform(tiny_generator):
     named = pd.DataFrame(records, columns=transform.get_feature_names_out())
     gap = np.linalg.norm(transform.transform(made).mean(0) - records.mean(0))
     assert gap < 0.2 * np.linalg.norm(records.mean(0))
-    assert isinstance(generator.set_params(max_iter=1).fit(named).sample(2), np.ndarray)
+    assert isinstance(generator.set_params(training__max_iter=1).fit(named).sample(2), np.ndarray)
 
 
 # Devices, progress, tables.
 
 
 def test_device_and_progress(tiny_generator, labelled, weights_of, capfd):
-    quiet = tiny_generator(device="cpu").fit(labelled.X)
+    quiet = tiny_generator(training__device="cpu").fit(labelled.X)
     assert capfd.readouterr().err == ""
-    loud = tiny_generator(device=torch.device("cpu"), verbose=1).fit(labelled.X)
+    loud = tiny_generator(training__device=torch.device("cpu"), training__verbose=1).fit(labelled.X)
     shown = capfd.readouterr().err
     assert "releases" in shown
     assert "SmoothedSlicedWassersteinGenerator" in shown
     assert_array_equal(weights_of(loud), weights_of(quiet))
     assert next(quiet.generator_.parameters()).dtype == torch.float32
     with pytest.raises(ValueError, match="device='nope'"):
-        tiny_generator(device="nope").fit(labelled.X)
+        tiny_generator(training__device="nope").fit(labelled.X)
 
 
 def test_global_random_streams_are_left_alone(tiny_generator, labelled):
@@ -443,12 +452,12 @@ def test_tables_come_back_as_they_were(tiny_generator, people, epsilon):
         domain=None,
         schema=SCHEMA,
         epsilon=epsilon,
-        n_epochs=10.0,
-        max_iter=400,
-        learning_rate=0.02,
-        hidden_layer_sizes=(32,),
+        release__n_epochs=10.0,
+        training__max_iter=400,
+        training__learning_rate=0.02,
+        training__hidden_layer_sizes=(32,),
         n_generated=32,
-        n_projections="auto",
+        release__n_projections="auto",
     ).fit(people)
     sampled = generator.sample(400, random_state=0)
     assert list(sampled.columns) == list(people.columns)

@@ -10,8 +10,10 @@ from sklearn.exceptions import NotFittedError
 
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.exceptions import TrainingDivergedError
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.smoothed import (
+    NoisyRelease,
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
     smoothed_sliced_wasserstein,
@@ -19,14 +21,13 @@ from sklearn_dpgen.smoothed import (
 from sklearn_dpgen.smoothed._training import train_generators
 
 QUICK = {
-    "hidden_layer_sizes": (4,),
+    "training": Training(hidden_layer_sizes=(4,), max_iter=2),
     "latent_dim": 2,
-    "n_projections": 4,
     "n_generated": 4,
-    "n_epochs": 1.0,
-    "max_iter": 2,
     "random_state": 0,
 }
+RELEASE = {"n_projections": 4, "n_epochs": 1.0}
+RECORDS = NoisyRelease(**RELEASE)
 
 
 class AnyLabels(SmoothedSlicedWassersteinGenerator):
@@ -58,16 +59,27 @@ ANY_WIDTH = partial(Box, -1000, 1000)
 
 
 @parametrize_with_checks(
-    [SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, labels="public", **QUICK)],
+    [
+        SmoothedSlicedWassersteinGenerator(
+            domain=ANY_WIDTH, labels="public", release=RECORDS, **QUICK
+        ),
+    ],
     variants=[
         SmoothedSlicedWassersteinGenerator(
-            np.inf, domain=ANY_WIDTH, labels="public", release="moments", **QUICK
+            np.inf,
+            domain=ANY_WIDTH,
+            labels="public",
+            release=NoisyRelease("moments", **RELEASE),
+            **QUICK,
         ),
         SmoothedSlicedWassersteinGenerator(
-            domain=ANY_WIDTH, labels="public", release="projections", **QUICK
+            domain=ANY_WIDTH,
+            labels="public",
+            release=NoisyRelease("projections", **RELEASE),
+            **QUICK,
         ),
-        AnyLabels(np.inf, labels="private", domain=ANY_WIDTH, **QUICK),
-        AnyColumns(labels="public", **QUICK),
+        AnyLabels(np.inf, labels="private", domain=ANY_WIDTH, release=RECORDS, **QUICK),
+        AnyColumns(labels="public", release=RECORDS, **QUICK),
     ],
     expected_failed_checks=lambda estimator: (
         {
@@ -83,10 +95,14 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def adapter(**options):
-    small = {"hidden_layer_sizes": (4,), "feature_dim": 3, "batch_size": 5, "n_epochs": 1.0}
-    return SmoothedSlicedWassersteinAdapter(
-        **{**small, "source_iter": 3, "max_iter": 3, "n_projections": 12, **options}
-    )
+    small = {
+        "training__hidden_layer_sizes": (4,),
+        "feature_dim": 3,
+        "release__batch_size": 5,
+        "release__n_epochs": 1.0,
+    }
+    small |= {"source_iter": 3, "training__max_iter": 3, "release__n_projections": 12}
+    return SmoothedSlicedWassersteinAdapter().set_params(**small | options)
 
 
 DOMAINS = np.repeat([1, -2], [16, 24])
@@ -173,15 +189,10 @@ def test_columns_of_a_schema(tiny_generator, labelled):
 
 
 NONSENSE = {
-    "activation": "none",
-    "batch_size": -1,
-    "callback": 3,
     "classes": [1, 2, 3],
-    "device": "nowhere",
     "domain": OneHot(2),
     "feature_dim": 99,
     "generator": "none",
-    "hidden_layer_sizes": (7, 7, 7),
     "label_proportions": [1.0],
     "labels": "private",
     "latent_dim": 9,
@@ -189,7 +200,11 @@ NONSENSE = {
     "output_domain": Ball(1.0, n_features=9),
     "output_transform": 3,
     "random_state": None,
+    "release": NoisyRelease("none", batch_size=-1),
     "schema": Schema({"z": Numeric(0, 1)}),
+    "training": Training(
+        hidden_layer_sizes=(7, 7, 7), activation="none", callback=3, device="nowhere"
+    ),
 }
 
 
@@ -236,7 +251,7 @@ def test_infinite_values_are_bounds_to_a_schema(tiny_generator, labelled):
     found = []
     for bound in (3.0, np.inf, 1e300, 2.5):
         X = frame.assign(b=np.where(frame["b"] > 0, bound, frame["b"]))
-        options = {"domain": None, "schema": schema, "epsilon": np.inf, "batch_size": 40}
+        options = {"domain": None, "schema": schema, "epsilon": np.inf, "release__batch_size": 40}
         found.append(tiny_generator(**options).fit(X).sample(5, random_state=0))
     pd.testing.assert_frame_equal(found[0], found[1])
     pd.testing.assert_frame_equal(found[0], found[2])
@@ -261,7 +276,7 @@ def test_a_failed_refit_leaves_no_report(tiny_generator, labelled, monkeypatch):
         "width": lambda e: e.set_params(domain=Box(0, 1, n_features=7)).fit(labelled.X),
         "classes": lambda e: e.set_params(labels="private").fit(labelled.X, labelled.y),
         "domains": lambda e: e.fit(labelled.X, y, sample_domain=DOMAINS[1:]),
-        "device": lambda e: e.set_params(device="nowhere").fit(labelled.X, y),
+        "device": lambda e: e.set_params(training__device="nowhere").fit(labelled.X, y),
         "records": lambda e: e.fit([["a", "b", "c"]] * 40, y),
     }
 

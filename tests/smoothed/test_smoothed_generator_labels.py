@@ -14,18 +14,18 @@ from sklearn_dpgen.utils._labels import check_classes, check_labels, check_propo
 
 LEARNING = {
     "labels": "public",
-    "hidden_layer_sizes": (32, 32),
+    "training__hidden_layer_sizes": (32, 32),
     "latent_dim": 2,
     "n_generated": 64,
-    "n_projections": 32,
-    "max_iter": 400,
-    "learning_rate": 0.01,
+    "release__n_projections": 32,
+    "training__max_iter": 400,
+    "training__learning_rate": 0.01,
     "random_state": 0,
 }
 
 
 def learn(X, y=None, epsilon=np.inf, **options):
-    generator = SmoothedSlicedWassersteinGenerator(epsilon, **{**LEARNING, **options})
+    generator = SmoothedSlicedWassersteinGenerator(epsilon).set_params(**LEARNING | options)
     return generator.fit(X, y)
 
 
@@ -39,7 +39,7 @@ def test_a_half_circle_is_recovered():
     X, fresh = (make_half_circle(1500, random_state=seed) for seed in (0, 1))
     domain = Ball(1.0, n_features=2)
     made = learn(X, domain=domain).sample(1500, random_state=0)
-    untrained = learn(X, domain=domain, max_iter=1).sample(1500, random_state=0)
+    untrained = learn(X, domain=domain, training__max_iter=1).sample(1500, random_state=0)
     assert distance(made.astype(float), fresh) < 0.004
     assert distance(untrained.astype(float), fresh) > 0.05
     # Of another law it is not near.
@@ -69,14 +69,14 @@ def axis_of(X):
 def test_the_weight_of_the_shape_gives_covariances():
     X = ellipse(4000, 0)
     true_axis = [np.cos(-0.6), np.sin(-0.6)]
-    options = {"epsilon": 10.0, "domain": Ball(2.0, n_features=2), "n_epochs": 10.0}
+    options = {"epsilon": 10.0, "domain": Ball(2.0, n_features=2), "release__n_epochs": 10.0}
     ratio, axis = axis_of(learn(X, **options).sample(4000, random_state=0))
     assert ratio > 2
     assert abs(axis @ true_axis) > 0.95
     # Without its weight the shape is that of the network before training, moved.
     found = []
     for seed in range(3):
-        light = learn(X, shape_weight=1e-9, **options | {"random_state": seed})
+        light = learn(X, release__shape_weight=1e-9, **options | {"random_state": seed})
         found.append(abs(axis_of(light.sample(4000, random_state=0))[1] @ true_axis))
     assert min(found) < 0.8
 
@@ -110,7 +110,7 @@ def test_private_classes_have_their_means_under_noise():
         "domain": Ball(1.0, n_features=2),
         "epsilon": 10.0,
     }
-    generator = learn(X, y, n_epochs=10.0, **options)
+    generator = learn(X, y, release__n_epochs=10.0, **options)
     assert_allclose(generator.label_proportions_, [0.4, 0.6], atol=0.01)
     for label, mean in MEANS.items():
         made = generator.sample(1000, y=label, random_state=0)
@@ -141,7 +141,10 @@ def generator(tiny_generator):
     """Return a fit whose classes are told apart by the sign of a column."""
     X, y = blobs(400, 0)
     return tiny_generator(
-        epsilon=np.inf, domain=Box(-1, 1, n_features=2), max_iter=200, learning_rate=0.05
+        epsilon=np.inf,
+        domain=Box(-1, 1, n_features=2),
+        training__max_iter=200,
+        training__learning_rate=0.05,
     ).fit(X, y)
 
 

@@ -17,9 +17,10 @@ from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSums
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentSampler
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.ot._lines import LineGrid
 from sklearn_dpgen.preprocessing import DCTTransformer
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _releases
+from sklearn_dpgen.smoothed import NoisyRelease, SmoothedSlicedWassersteinGenerator, _releases
 
 KINDS = ["none", "public", "private", "declared"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -40,7 +41,7 @@ def options_of(kind, **options):
 @pytest.fixture
 def fit(tiny_generator):
     def fit(kind, X, y, **options):
-        given = options_of(kind, release="moments", max_iter=1) | options
+        given = options_of(kind, release__kind="moments", training__max_iter=1) | options
         return tiny_generator(**given).fit(X, None if kind == "none" else y)
 
     return fit
@@ -182,7 +183,7 @@ def told_by_releases_alone(fit, weights_of, monkeypatch):
         for seed in (1, 2):
             X = np.random.default_rng(seed).normal(3, 1, size=(8, 2))
             y = LABELS if kind == "public" or seed == 1 else np.append(LABELS[:-1], 1)
-            fits.append(fit(kind, X, y, random_state=5, max_iter=3))
+            fits.append(fit(kind, X, y, random_state=5, training__max_iter=3))
         first, second = fits
         return (
             first.privacy_ == second.privacy_
@@ -243,7 +244,7 @@ def test_other_declared_proportions_are_sampled_by_and_may_be_zero(fit):
 def test_noise_that_hides_the_means_is_warned_of_where_fit_is_called(tiny_generator):
     X = np.random.default_rng(0).normal(size=(40, 3))
     with pytest.warns(UserWarning, match="The noise on the mean of a class is") as caught:
-        tiny_generator(release="moments", epsilon=0.1).fit(X)
+        tiny_generator(release__kind="moments", epsilon=0.1).fit(X)
     assert caught[0].filename == __file__
 
 
@@ -279,7 +280,7 @@ def test_lines_have_the_law_of_the_moments(fit, monkeypatch):
     domain = Ball(3.0, center=[9.0, 0.0])
     covariance = np.array([[0.5, 0.3], [0.3, 0.4]])
     X = rng.multivariate_normal([9.5, 0.5], covariance, size=4000)
-    fit("none", X, None, epsilon=np.inf, domain=domain, n_projections=20)
+    fit("none", X, None, epsilon=np.inf, domain=domain, release__n_projections=20)
 
     def distance(points):
         points = torch.tensor(points - domain.center, dtype=torch.float32)[None]
@@ -305,11 +306,13 @@ def two_normals(n_samples, seed):
 def test_moments_tell_more_than_records_at_the_same_budget():
     X, y = two_normals(2000, 0)
     X_test, y_test = two_normals(3000, 1)
-    options = options_of("private", domain=Ball(2.0, n_features=2), max_iter=200, delta=1e-5)
+    options = options_of("private", domain=Ball(2.0, n_features=2), delta=1e-5)
     score = {}
     for release in ("records", "moments"):
         generator = SmoothedSlicedWassersteinGenerator(
-            release=release, hidden_layer_sizes=(40,), batch_size=10, n_epochs=5.0, **options
+            release=NoisyRelease(release, batch_size=10, n_epochs=5.0),
+            training=Training(hidden_layer_sizes=(40,), max_iter=200),
+            **options,
         )
         score[release] = generator.fit(X, y).score(X_test, y_test)
     assert score["moments"] > 0.5 * score["records"]
@@ -328,10 +331,8 @@ def test_images_have_the_moments_of_their_cosines():
         domain=Ball(2.0, center=[2.0, 0.0, 0.0, 0.0]),
         output_domain=Box(0.0, 1.0, n_features=16),
         output_transform=dct,
-        release="moments",
-        shape_weight=5.0,
-        hidden_layer_sizes=(40,),
-        max_iter=300,
+        release=NoisyRelease("moments", shape_weight=5.0),
+        training=Training(hidden_layer_sizes=(40,), max_iter=300),
         random_state=0,
     )
     images = generator.fit(low.T).sample(2000, random_state=0)
@@ -348,17 +349,17 @@ def test_parameters_of_the_records_have_no_part_in_moments(fit, weights_of):
     def weights(epsilon=math.inf, **options):
         return weights_of(fit("none", X, None, epsilon=epsilon, **options))
 
-    assert_array_equal(weights(), weights(batch_size=99, n_epochs=7.0))
+    assert_array_equal(weights(), weights(release__batch_size=99, release__n_epochs=7.0))
     assert not np.array_equal(weights(), weights(epsilon=1.0))
 
 
-def test_other_domains_and_orders(fit):
+def test_other_domains_and_lines(fit):
     rng = np.random.default_rng(0)
     domain = Product([Box(3, 4), OneHot(3)])
     X = domain.sample(30, rng)
-    for options in ({}, {"q": 1}, {"shape_weight": 3.0, "directions": "independent"}):
+    for options in ({}, {"release__shape_weight": 3.0, "release__directions": "independent"}):
         samples = fit("none", X, None, domain=domain, **options).sample(5, random_state=0)
         assert domain.contains(samples).all()
     assert fit("none", X[:, :1], None, domain=partial(Box, 3, 4)).sample(2).shape == (2, 1)
-    with pytest.raises(ValueError, match="'release' parameter"):
-        fit("none", X, None, domain=domain, release="means")
+    with pytest.raises(ValueError, match="'kind' parameter"):
+        fit("none", X, None, domain=domain, release__kind="means")

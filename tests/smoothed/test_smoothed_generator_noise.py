@@ -46,7 +46,7 @@ class Repeated(NoiseSource):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_noise_is_what_the_report_states(tiny_generator, released, monkeypatch, kind):
     constant = SimpleNamespace(X=np.full((40, 5), 0.5), y=np.array(["a", "b"] * 20))
-    options = {"n_epochs": 20.0, "domain": partial(Box, 0, 1)}
+    options = {"release__n_epochs": 20.0, "domain": partial(Box, 0, 1)}
     noise = noise_of(tiny_generator(**options), constant, kind, released)
     assert noise.size == 20 * 40 * 5 * (2 if kind == "private" else 1)
     assert standard(noise)
@@ -114,6 +114,6 @@ def test_noise_is_for_one_layout(tiny_generator, labelled, released):
 
 
 def test_noise_without_a_seed_is_never_repeated(tiny_generator, labelled, released):
-    options = {"n_epochs": 10.0, "random_state": None}
+    options = {"release__n_epochs": 10.0, "random_state": None}
     first, second = (noise_of(tiny_generator(**options), labelled, "none", released) for _ in "ab")
     assert abs(np.corrcoef(first, second)[0, 1]) < 7 / math.sqrt(first.size)

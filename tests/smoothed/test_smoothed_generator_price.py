@@ -29,7 +29,7 @@ def test_batches_are_drawn_anew_and_all_are_paid(
 ):
     # In chunks, of which the last is shorter.
     monkeypatch.setattr(_releases, "CHUNK_ENTRIES", 15 * 7 * (2 if kind == "private" else 1))
-    generator = train(tiny_generator(batch_size=5, n_epochs=2.0), labelled, kind)
+    generator = train(tiny_generator(release__batch_size=5, release__n_epochs=2.0), labelled, kind)
     strata = batches_of(drawn)
     sizes = [16, 24] if kind == "public" else [40]
     for rows, size, batch_size in zip(strata, sizes, declared, strict=True):
@@ -53,7 +53,7 @@ def test_batches_are_drawn_anew_and_all_are_paid(
         ),
     )
     with pytest.raises(RuntimeError, match="paid for 15 release"):
-        train(tiny_generator(batch_size=5, n_epochs=2.0), labelled, kind)
+        train(tiny_generator(release__batch_size=5, release__n_epochs=2.0), labelled, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +62,7 @@ def test_a_release_holds_the_rows_that_were_drawn(
 ):
     monkeypatch.setattr(_releases, "CHUNK_ENTRIES", 100)
     domain = Box([-9.0, -9.0, 0.0], [9.0, 11.0, 9.0])
-    train(tiny_generator(batch_size=5, domain=domain), labelled, kind)
+    train(tiny_generator(release__batch_size=5, domain=domain), labelled, kind)
     centered = domain.project(labelled.X) - [0.0, 1.0, 4.5]
     values = [value for value, _ in released]
     if kind == "private":
@@ -92,7 +92,7 @@ def test_small_classes_are_not_drawn_more_often(tiny_generator, drawn, sizes, ba
     assert [rows.shape[1] for rows in batches_of(drawn)] == batches
     # One of each class instead would draw the small one nine times as often, and ask for more.
     multiplier = generator.noise_multiplier_
-    train(generator.set_params(batch_size=2), table, "public")
+    train(generator.set_params(release__batch_size=2), table, "public")
     assert (generator.noise_multiplier_ > 1.2 * multiplier) == (sizes == [90, 10])
 
 
@@ -109,7 +109,9 @@ def price(mechanism, *, noise=1.0):
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_size": 7, "n_epochs": 0.9, "delta": 1e-4}])
+@pytest.mark.parametrize(
+    "options", [{}, {"release__batch_size": 7, "release__n_epochs": 0.9, "delta": 1e-4}]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_releases_are_within_the_budget(tiny_generator, labelled, drawn, kind, options):
     generator = train(tiny_generator(epsilon=2.5, **options), labelled, kind)

@@ -33,7 +33,11 @@ def fit(tiny_generator, labelled):
     """Return a function that fits projections to the labelled records, or to others."""
 
     def fit(kind="public", X=None, y=None, **options):
-        given = {"release": "projections", "domain": partial(Box, -4, 4), "delta": 1e-3} | options
+        given = {
+            "release__kind": "projections",
+            "domain": partial(Box, -4, 4),
+            "delta": 1e-3,
+        } | options
         X, y = labelled.X if X is None else X, labelled.y if y is None else y
         return tiny_generator(**given).fit(X, None if kind == "none" else y)
 
@@ -69,7 +73,12 @@ def largest_change(fit, kind, n_projections, released, monkeypatch):
         restart = fix_directions(patch)
         rng, ratios = np.random.default_rng(0), []
         y = np.array([0, 0, 0, 1, 1, 1])
-        options = {"batch_size": 6, "max_iter": 1, "epsilon": np.inf, "domain": BALL}
+        options = {
+            "release__batch_size": 6,
+            "training__max_iter": 1,
+            "epsilon": np.inf,
+            "domain": BALL,
+        }
         for _ in range(4):
             X = BALL.center + rng.normal(size=(6, D))
             other, way = X.copy(), rng.normal(size=D)
@@ -78,7 +87,7 @@ def largest_change(fit, kind, n_projections, released, monkeypatch):
             for records in (X, other):
                 restart()
                 released.clear()
-                fit(kind, records, y, n_projections=n_projections, **options)
+                fit(kind, records, y, release__n_projections=n_projections, **options)
                 values.append(released[0][0])
             restart()
             U = ProjectionLaw(D, n_projections).draw(None)
@@ -112,7 +121,9 @@ def test_one_record_moves_a_release_by_its_projection(
 
 @every_kind
 def test_all_releases_are_within_the_budget(fit, kind, drawn):
-    generator = fit(kind, epsilon=2.0, batch_size=5, max_iter=7, n_projections=2)
+    generator = fit(
+        kind, epsilon=2.0, release__batch_size=5, training__max_iter=7, release__n_projections=2
+    )
     (mechanism,) = {id(mechanism): mechanism for mechanism, _ in drawn}.values()
     assert len(drawn) == 7
     # Classes of 16 and 24 records, of which 2 and 3 are drawn.
@@ -155,7 +166,7 @@ def test_batches_and_directions_are_new_at_each_step(fit, kind, drawn, direction
         batches = [tuple(np.concatenate(parts).tolist()) for _, parts in drawn]
         return len(set(batches)) == 9, len({U.tobytes() for U in directions}) == 9
 
-    fit(kind, batch_size=5, max_iter=9)
+    fit(kind, release__batch_size=5, training__max_iter=9)
     assert [len(parts) for _, parts in drawn] == [1 if kind == "none" else 2] * 9
     assert is_new() == (True, True)
     # Ten times as many values as a batch has, of which each has noise of its own.
@@ -181,9 +192,9 @@ def test_no_step_is_made_that_was_not_paid_for(fit, kind, monkeypatch):
             n_releases=2,
         ),
     )
-    fit(kind, max_iter=2)
+    fit(kind, training__max_iter=2)
     with pytest.raises(RuntimeError, match="paid for 2 release"):
-        fit(kind, max_iter=3)
+        fit(kind, training__max_iter=3)
 
 
 def test_other_records_get_other_directions(fit, labelled, directions, monkeypatch):
@@ -192,7 +203,7 @@ def test_other_records_get_other_directions(fit, labelled, directions, monkeypat
     def shares(X):
         directions.clear()
         for records in (labelled.X, X):
-            fit("none", records, max_iter=1)
+            fit("none", records, training__max_iter=1)
         return np.array_equal(*directions)
 
     moved = labelled.X.copy()
@@ -216,7 +227,7 @@ def test_what_is_released_is_of_the_secret_batch(
     def is_of_the_batch():
         for seen in (drawn, directions, released):
             seen.clear()
-        fit(kind, batch_size=5, max_iter=4, n_projections=2)
+        fit(kind, release__batch_size=5, training__max_iter=4, release__n_projections=2)
         strata = [np.arange(40)]
         if kind == "public":
             strata = [np.flatnonzero(labelled.y == label) for label in ("a", "b")]
@@ -254,7 +265,7 @@ def test_what_is_released_is_of_the_secret_batch(
 def test_directions_are_of_the_law_that_was_priced(fit, directions, monkeypatch):
     def is_basis(kind):
         directions.clear()
-        fit("none", max_iter=1, n_projections=3, directions=kind)
+        fit("none", training__max_iter=1, release__n_projections=3, release__directions=kind)
         return np.allclose(directions[0] @ directions[0].T, np.eye(3), atol=1e-9)
 
     assert is_basis("orthogonal")
@@ -296,7 +307,9 @@ def test_the_noise_is_that_of_the_price(fit, kind, released, drawn, monkeypatch)
 
     def noise():
         released.clear()
-        fit(kind, center, y, max_iter=10, batch_size=40, n_projections=D)
+        fit(
+            kind, center, y, training__max_iter=10, release__batch_size=40, release__n_projections=D
+        )
         return np.concatenate([out for _, out in released]) / expected
 
     assert standard(noise())
@@ -348,7 +361,7 @@ def told_by_releases_alone(fit, labelled, weights_of, monkeypatch):
     return check
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_size": 6, "q": 1}], ids=["default", "batches"])
+@pytest.mark.parametrize("options", [{}, {"release__batch_size": 6}], ids=["default", "batches"])
 @every_kind
 def test_records_with_equal_releases_give_equal_models(
     told_by_releases_alone, kind, options, monkeypatch
@@ -390,9 +403,9 @@ def test_a_step_compares_what_was_released(fit, kind, released, drawn, monkeypat
     monkeypatch.setattr(_releases, "wasserstein_lines", watch)
     generator = fit(
         kind,
-        n_projections=3,
-        batch_size=5,
-        max_iter=2,
+        release__n_projections=3,
+        release__batch_size=5,
+        training__max_iter=2,
         n_generated=2000,
         output_domain=Box(-1e-9, 1e-9, n_features=3),
     )
@@ -405,8 +418,7 @@ def test_a_step_compares_what_was_released(fit, kind, released, drawn, monkeypat
     assert standard(own * radius / generator.privacy_.noise_scale)
 
 
-@pytest.mark.parametrize("q", [1, 2])
-def test_without_noise_it_is_the_sliced_distance(fit, labelled, directions, q):
+def test_without_noise_it_is_the_sliced_distance(fit, labelled, directions):
     """Equation 4, of all records and in units of the radius; the first step moves nothing yet."""
     points = []
 
@@ -422,9 +434,8 @@ def test_without_noise_it_is_the_sliced_distance(fit, labelled, directions, q):
     generator = fit(
         "none",
         epsilon=np.inf,
-        q=q,
-        batch_size=40,
-        max_iter=1,
+        release__batch_size=40,
+        training__max_iter=1,
         n_generated=30,
         generator=lambda n_inputs, domain: Network(),
         domain=Ball(10.0, n_features=3),
@@ -433,7 +444,7 @@ def test_without_noise_it_is_the_sliced_distance(fit, labelled, directions, q):
         points[0] / 10,
         torch.tensor(labelled.X / 10).float(),
         directions=torch.tensor(directions[0]).float(),
-        p=q,
+        p=2,
     )
     assert_allclose(generator.loss_curve_, [expected.item()], rtol=1e-4)
 
@@ -449,11 +460,11 @@ def test_it_learns_means_by_class(fit):
         epsilon=30.0,
         delta=1e-5,
         domain=Ball(2.0, n_features=3),
-        batch_size=200,
+        release__batch_size=200,
         n_generated=50,
-        max_iter=200,
-        learning_rate=0.02,
-        hidden_layer_sizes=(20,),
+        training__max_iter=200,
+        training__learning_rate=0.02,
+        training__hidden_layer_sizes=(20,),
     )
     for label in (0, 1):
         made = generator.sample(2000, y=label, random_state=0)
@@ -469,7 +480,10 @@ def test_it_learns_means_by_class(fit):
     [
         ({"labels": "private", "classes": ["a", "b"]}, 'takes labels="public"'),
         ({"n_generators": 2}, "n_generators must be 1"),
-        ({"batch_size": 41}, "batch_size must be at most the number of private records, 40"),
+        (
+            {"release__batch_size": 41},
+            "batch_size must be at most the number of private records, 40",
+        ),
         ({"classes": ["a", "b", "c"]}, "every class of classes needs a record"),
     ],
 )
@@ -481,18 +495,25 @@ def test_what_it_does_not_take(fit, options, message):
 def test_the_choices_of_auto(fit, labelled, drawn):
     rng = np.random.default_rng(0)
     for X in (labelled.X, rng.normal(size=(130, 120))):
-        fit("none", X, epsilon=np.inf, max_iter=1, n_projections="auto")
+        fit("none", X, epsilon=np.inf, training__max_iter=1, release__n_projections="auto")
     sizes = [parts[0].size for _, parts in drawn]
     assert sizes == [40, 100]
     laws = [mechanism.projections for mechanism, _ in drawn]
     assert laws == [ProjectionLaw(3, 3), ProjectionLaw(120, 100)]
-    fit("none", labelled.X[:, :1], max_iter=1, n_projections=5, directions="independent")
+    fit(
+        "none",
+        labelled.X[:, :1],
+        training__max_iter=1,
+        release__n_projections=5,
+        release__directions="independent",
+    )
     assert drawn[-1][0].projections == ProjectionLaw(1, 1, "independent")
 
 
 def test_parameters_of_other_releases_cost_nothing(fit):
     reports = [
-        fit(**options).privacy_ for options in ({}, {"n_epochs": 7.0}, {"shape_weight": 3.0})
+        fit(**options).privacy_
+        for options in ({}, {"release__n_epochs": 7.0}, {"release__shape_weight": 3.0})
     ]
     assert reports[0] == reports[1] == reports[2]
 

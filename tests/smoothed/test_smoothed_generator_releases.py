@@ -47,7 +47,7 @@ def told_by_releases_alone(tiny_generator, labelled, weights_of, monkeypatch):
     return check
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_size": 6, "q": 1}], ids=["default", "batches"])
+@pytest.mark.parametrize("options", [{}, {"release__batch_size": 6}], ids=["default", "batches"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_records_with_equal_releases_give_equal_models(told_by_releases_alone, kind, options):
     assert told_by_releases_alone(kind, **options)

@@ -135,7 +135,11 @@ def test_records_outside_of_the_domain_count_by_where_they_are(tiny_generator):
 def test_a_larger_score_is_better(tiny_generator):
     rng = np.random.default_rng(0)
     X = rng.normal([1.0, -1.0], 0.3, size=(300, 2))
-    options = {"max_iter": 150, "learning_rate": 0.02, "n_projections": "auto"}
+    options = {
+        "training__max_iter": 150,
+        "training__learning_rate": 0.02,
+        "release__n_projections": "auto",
+    }
     good = tiny_generator(epsilon=np.inf, **options).fit(X)
     noisy = tiny_generator(epsilon=0.01, **options).fit(X)
     held_out = rng.normal([1.0, -1.0], 0.3, size=(200, 2))
@@ -151,7 +155,11 @@ def test_a_search_by_the_score(tiny_generator):
     X = pd.DataFrame(rng.normal(0, 0.3, size=(200, 2)) + np.eye(2)[y], columns=["u", "v"])
     search = GridSearchCV(
         tiny_generator(
-            epsilon=20.0, max_iter=50, learning_rate=0.05, n_epochs=20.0, n_projections=20
+            epsilon=20.0,
+            training__max_iter=50,
+            training__learning_rate=0.05,
+            release__n_epochs=20.0,
+            release__n_projections=20,
         ),
         {"domain": [Ball(radius, n_features=2) for radius in (0.1, 1.5, 500.0)]},
         cv=2,

@@ -51,7 +51,11 @@ def largest_change(tiny_generator, released, domain, kind, n_trials=15):
         values = []
         for one, labels in ((X, y), (X_other, y_other)):
             generator = tiny_generator(
-                domain=domain, batch_size=6, n_epochs=1.0, max_iter=1, epsilon=np.inf
+                domain=domain,
+                release__batch_size=6,
+                release__n_epochs=1.0,
+                training__max_iter=1,
+                epsilon=np.inf,
             )
             released.clear()
             train(generator, SimpleNamespace(X=one, y=labels), kind)

@@ -16,7 +16,11 @@ from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.schema import Numeric, Schema
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, smoothed_sliced_wasserstein
+from sklearn_dpgen.smoothed import (
+    NoisyRelease,
+    SmoothedSlicedWassersteinAdapter,
+    smoothed_sliced_wasserstein,
+)
 from sklearn_dpgen.smoothed._releases import ClassRecords
 from sklearn_dpgen.utils._random import NoiseSource
 
@@ -28,7 +32,7 @@ CASES = [
     for kind in ("none", "public", "private")
     if (release, kind) != ("projections", "private")
 ]
-RELEASES = ["features", "moments", "projections"]
+RELEASES = ["records", "moments", "projections"]
 
 
 def sizes_of(kind):
@@ -36,9 +40,14 @@ def sizes_of(kind):
 
 
 def adapter_of(release, **options):
-    small = {"source_iter": 3, "max_iter": 3, "hidden_layer_sizes": (4,), "feature_dim": 3}
+    small = {
+        "source_iter": 3,
+        "training__max_iter": 3,
+        "training__hidden_layer_sizes": (4,),
+        "feature_dim": 3,
+    }
     given = {"domain": partial(Box, -3, 3), "random_state": 0} | small | options
-    return SmoothedSlicedWassersteinAdapter(release=release, **given)
+    return SmoothedSlicedWassersteinAdapter(release=NoisyRelease(release)).set_params(**given)
 
 
 def fit_adapter(adapter, labelled, X=None, rows=None):
@@ -54,7 +63,7 @@ def fit_adapter(adapter, labelled, X=None, rows=None):
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize(("release", "kind"), CASES)
 def test_a_plan_is_the_report_of_the_fit(tiny_generator, labelled, release, kind, seed):
-    generator = tiny_generator(release=release, random_state=seed)
+    generator = tiny_generator(release__kind=release, random_state=seed)
     report = train(generator, labelled, kind).privacy_
     assert report == generator.plan(40, 3, **sizes_of(kind))
     assert sum(report.split.values()) == pytest.approx(1)
@@ -65,7 +74,7 @@ def test_a_plan_is_the_report_of_the_fit(tiny_generator, labelled, release, kind
 
 @pytest.mark.parametrize("kind", ["none", "private"])
 def test_what_a_ledger_books_is_all_that_is_released(tiny_generator, labelled, drawn, kind):
-    report = train(tiny_generator(batch_size=5), labelled, kind).privacy_
+    report = train(tiny_generator(release__batch_size=5), labelled, kind).privacy_
     n_made = sum(1 if batches[0].ndim == 1 else len(batches[0]) for _, batches in drawn)
 
     def is_all(releases):
@@ -95,22 +104,22 @@ def test_a_plan_refuses_what_a_fit_refuses(tiny_generator):
     with pytest.raises(ValueError, match="'epsilon' parameter"):
         tiny_generator(epsilon=-1).plan(40, 3)
     with pytest.raises(ValueError, match="batch_size must be at most"):
-        tiny_generator(batch_size=41).plan(40, 3)
+        tiny_generator(release__batch_size=41).plan(40, 3)
     with pytest.raises(ValueError, match="n_generators must be 1"):
-        tiny_generator(release="projections", n_generators=2).plan(40, 3)
+        tiny_generator(release__kind="projections", n_generators=2).plan(40, 3)
     with pytest.raises(ValueError, match="class_sizes must be integers that add up"):
         tiny_generator().plan(40, 3, class_sizes=[16, 23])
-    with pytest.raises(ValueError, match='release="moments" needs a domain'):
+    with pytest.raises(ValueError, match="A release of moments needs a domain"):
         adapter_of("moments", domain=None).plan(30, 3)
 
 
 def test_a_plan_warns_as_a_fit_does(tiny_generator):
     with pytest.warns(UserWarning, match="All releases together leave noise of"):
-        tiny_generator(epsilon=0.1, n_epochs=0.5).plan(40, 3)
+        tiny_generator(epsilon=0.1, release__n_epochs=0.5).plan(40, 3)
 
 
 def test_the_precision_is_that_of_the_mean(tiny_generator):
-    report = tiny_generator(n_epochs=2.0, batch_size=4).plan(40, 3)
+    report = tiny_generator(release__n_epochs=2.0, release__batch_size=4).plan(40, 3)
     # 20 releases of 4 records, in a box of half width 3.
     noise = report.noise_scale / (3 * 3**0.5) / 80**0.5
     (words,) = (text for name, text in report.precision.items() if name == "mean of the records")
@@ -135,11 +144,11 @@ def of_persons(table, n_rows=5):
 @pytest.mark.parametrize(("release", "kind"), CASES)
 def test_persons_are_planned_as_records_are(tiny_generator, labelled, release, kind):
     frame, rows = of_persons(labelled)
-    generator = tiny_generator(release=release, unit="who")
+    generator = tiny_generator(release__kind=release, unit="who")
     labelled.X, labelled.y = frame, labelled.y[rows]
     report = train(generator, labelled, kind).privacy_
     assert report == generator.plan(40, 3, **sizes_of(kind))
-    plain = tiny_generator(release=release).set_params(
+    plain = tiny_generator(release__kind=release).set_params(
         labels=generator.labels, classes=generator.classes
     )
     plain = plain.plan(40, 3, **sizes_of(kind))
@@ -168,7 +177,7 @@ def test_a_person_is_of_one_public_class(tiny_generator, labelled, release):
     y = labelled.y[rows]
     own = np.flatnonzero(rows == 0)
     y[own[0]] = "a" if y[own[1]] == "b" else "b"
-    generator = tiny_generator(release=release, unit="who")
+    generator = tiny_generator(release__kind=release, unit="who")
     with pytest.raises(ValueError, match="must be of one class") as raised:
         generator.fit(frame, y)
     assert "person 0" not in str(raised.value)
@@ -221,13 +230,23 @@ def test_a_person_moves_a_release_by_the_diameter(
     # Other records get other directions, but for here.
     monkeypatch.setattr(ProjectionLaw, "draw", lambda law, noise: np.eye(3))
     frame, rows = of_persons(labelled)
-    options = {"batch_size": 40, "n_epochs": 1.0, "max_iter": 1, "epsilon": 1e4, "delta": 1e-3}
-    options |= {"domain": Ball(1.0, n_features=3), "n_projections": 3, "release": release}
+    options = {
+        "release__batch_size": 40,
+        "release__n_epochs": 1.0,
+        "training__max_iter": 1,
+        "epsilon": 1e4,
+        "delta": 1e-3,
+    }
+    options |= {
+        "domain": Ball(1.0, n_features=3),
+        "release__n_projections": 3,
+        "release__kind": release,
+    }
 
     def values(table):
         if broken and release == "records":
             # All rows are a batch.
-            options["batch_size"] = len(table)
+            options["release__batch_size"] = len(table)
         generator = tiny_generator(unit="who", **options)
         return released_values(lambda: generator.fit(table))[0]
 
@@ -258,7 +277,7 @@ def test_rows_are_drawn_anew_for_each_projection():
 
 
 @pytest.mark.parametrize("broken", [False, True])
-@pytest.mark.parametrize("release", ["features", "projections"])
+@pytest.mark.parametrize("release", ["records", "projections"])
 def test_an_adapter_releases_a_row_of_each_person(labelled, monkeypatch, release, broken):
     """Records of a person are alike here, and no others: a release tells whose they are."""
     if broken:
@@ -269,7 +288,12 @@ def test_an_adapter_releases_a_row_of_each_person(labelled, monkeypatch, release
             lambda self, noise, who=None: np.arange(self.n_persons if who is None else len(who)),
         )
     frame, rows = of_persons(labelled)
-    options = {"batch_size": 30, "n_epochs": 1.0, "max_iter": 1, "unit": "who"}
+    options = {
+        "release__batch_size": 30,
+        "release__n_epochs": 1.0,
+        "training__max_iter": 1,
+        "unit": "who",
+    }
     seen = released_values(
         lambda: fit_adapter(adapter_of(release, **options), labelled, frame, rows)
     )
@@ -309,7 +333,7 @@ def test_a_refused_fit_draws_nothing(
     tiny_generator, labelled, tmp_path, monkeypatch, release, kind, broken
 ):
     ledger = ledger_in(tmp_path, 0.5)
-    generator = tiny_generator(release=release, ledger=ledger)
+    generator = tiny_generator(release__kind=release, ledger=ledger)
     monkeypatch.setattr(NoiseSource, "_uniform", no_draw)
     if broken:
         monkeypatch.setattr(PrivateEstimator, "_charge", charges_late)
@@ -337,7 +361,7 @@ def test_a_refused_adapter_draws_nothing(labelled, tmp_path, monkeypatch, releas
 @pytest.mark.parametrize(("release", "kind"), CASES)
 def test_a_fit_is_booked_once(tiny_generator, labelled, tmp_path, release, kind):
     ledger = ledger_in(tmp_path, 5.0)
-    generator = train(tiny_generator(release=release, ledger=ledger), labelled, kind)
+    generator = train(tiny_generator(release__kind=release, ledger=ledger), labelled, kind)
     (charge,) = ledger.report().charges
     assert charge.report == generator.privacy_
     assert charge.what == "SmoothedSlicedWassersteinGenerator"

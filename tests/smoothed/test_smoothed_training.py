@@ -31,11 +31,21 @@ def trained(monkeypatch):
 
 def adapted(**options):
     """Return an adapter of a few steps, fitted."""
-    small = {"hidden_layer_sizes": (4,), "feature_dim": 3, "batch_size": 5, "n_epochs": 1.0}
-    small |= {"source_iter": 4, "max_iter": 5, "n_projections": 12, "source_batch_size": 8}
+    small = {
+        "training__hidden_layer_sizes": (4,),
+        "feature_dim": 3,
+        "release__batch_size": 5,
+        "release__n_epochs": 1.0,
+    }
+    small |= {
+        "source_iter": 4,
+        "training__max_iter": 5,
+        "release__n_projections": 12,
+        "source_batch_size": 8,
+    }
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
-    adapter = SmoothedSlicedWassersteinAdapter(**{**small, "random_state": 0, **options})
+    adapter = SmoothedSlicedWassersteinAdapter(random_state=0).set_params(**small | options)
     return adapter.fit(X, y, sample_domain=np.repeat([1, -2], 30))
 
 
@@ -43,13 +53,20 @@ def adapted(**options):
 
 
 def test_options_of_the_generator_reach_its_training(tiny_generator, labelled, trained):
-    tiny_generator(max_iter=4, learning_rate=0.03, averaging=0.7).fit(labelled.X)
+    tiny_generator(training__max_iter=4, training__learning_rate=0.03, training__averaging=0.7).fit(
+        labelled.X
+    )
     (options,) = trained
     assert (options["max_iter"], options["learning_rate"], options["averaging"]) == (4, 0.03, 0.7)
 
 
 def test_options_of_the_adapter_reach_its_trainings(trained):
-    adapted(averaging=0.7, solver="sgd", learning_rate=0.03, source_learning_rate=0.04)
+    adapted(
+        training__averaging=0.7,
+        training__solver="sgd",
+        training__learning_rate=0.03,
+        source_learning_rate=0.04,
+    )
     assert [options["max_iter"] for options in trained] == [4, 5]
     assert [options["learning_rate"] for options in trained] == [0.04, 0.03]
     assert all((o["averaging"], o["optimizer"]) == (0.7, "sgd") for o in trained)
@@ -121,7 +138,7 @@ def test_steps_come_to_all_lines(tiny_generator, labelled, monkeypatch):
         return gradient(self, projected, chosen)
 
     monkeypatch.setattr(SmoothedLines, "gradient", watch)
-    tiny_generator(n_projections=35, max_iter=40).fit(labelled.X)
+    tiny_generator(release__n_projections=35, training__max_iter=40).fit(labelled.X)
     assert set(seen) == {(0, 11), (11, 23), (23, 35)}
 
 
@@ -163,7 +180,7 @@ def test_one_hot_blocks_have_no_shape_of_their_own(tiny_generator, weights):
     for domain in (OneHot(3), Product([Box(0, 1), OneHot(2)])):
         tiny_generator(domain=domain).fit(X)
         assert weights.pop() == 1.0
-    tiny_generator(domain=OneHot(3), shape_weight=7.0).fit(X)
+    tiny_generator(domain=OneHot(3), release__shape_weight=7.0).fit(X)
     assert weights.pop() == 7.0
     tiny_generator(domain=Box(0, 1, n_features=3)).fit(X)
     assert weights.pop() > 1.01

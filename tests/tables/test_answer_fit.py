@@ -12,7 +12,7 @@ from scipy import stats
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
-from sklearn_dpgen.tables import _answer_fit
+from sklearn_dpgen.tables import _answer_fit, _local_table_sampler
 from sklearn_dpgen.tables._answer_fit import AnswerFit, Population, split_answers
 
 
@@ -226,10 +226,11 @@ def coins():
     return mechanism, answers[:400], answers[400:].reset_index(drop=True)
 
 
-def test_early_stopping_explains_new_answers_better(coins):
+def test_early_stopping_explains_new_answers_better(coins, monkeypatch):
     mechanism, known, new = coins
     options = {"population_size": 40, "prior": 0.0, "max_iter": 200, "learning_rate": 0.2}
-    options |= {"validation_fraction": 0.3, "n_iter_no_change": 50}
+    monkeypatch.setattr(_local_table_sampler, "_HELD_OUT_SHARE", 0.3)
+    monkeypatch.setattr(_local_table_sampler, "_PATIENCE", 50)
     stopped = make(mechanism, early_stopping=True, **options).fit(known)
     whole = make(mechanism, **options).fit(known)
     assert stopped.n_iter_ < 200 == whole.n_iter_
@@ -304,8 +305,8 @@ def test_the_kept_population_has_all_answers(coins, monkeypatch):
         return call(self, encoded, seed, **options)
 
     monkeypatch.setattr(AnswerFit, "__call__", spy)
-    sampler = make(mechanism, n_init=3, validation_fraction=0.25).fit(known)
-    assert [n for n, _ in sizes] == [300] * 3 + [400]
+    sampler = make(mechanism, n_init=3).fit(known)
+    assert [n for n, _ in sizes] == [360] * 3 + [400]
     seeds = [seed for _, seed in sizes]
     assert len(set(seeds[:3])) == 3
     assert seeds[3] in seeds[:3]

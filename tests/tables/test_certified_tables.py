@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._privacy_plan import MarginalsPlan
@@ -47,9 +47,14 @@ SAMPLERS = [
     (TableSampler(**QUICK, neighbours="add_or_remove", epsilon=0.1), table()),
     (TableSampler(**QUICK, target="a", marginals="pairs"), table()),
     (PrivateSignedMeasureSampler(**BOX, n_points=50), POINTS),
-    (PrivateSignedMeasureSampler(**BOX, histogram="laplace_threshold", n_points=50), POINTS),
+    (
+        PrivateSignedMeasureSampler(
+            **BOX, votes=NoisyVotes(histogram="laplace_threshold"), n_points=50
+        ),
+        POINTS,
+    ),
     (PrivateEvolutionSampler(**BOX), POINTS),
-    (PrivateEvolutionSampler(**BOX, histogram="laplace_threshold"), POINTS),
+    (PrivateEvolutionSampler(**BOX, votes=NoisyVotes(histogram="laplace_threshold")), POINTS),
 ]
 
 

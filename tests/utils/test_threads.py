@@ -17,6 +17,7 @@ from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import GaussianMechanism
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.ot import _sinkhorn, _sliced, sinkhorn, sliced_wasserstein
 from sklearn_dpgen.ot._blockwise import sinkhorn_blockwise
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
@@ -285,9 +286,8 @@ def test_large_batches_of_a_gan_keep_their_threads(monkeypatch, most, expected):
         generator=lambda latent_dim, domain: Network(latent_dim, 1),
         batch_size=8,
         n_generated=8,
-        max_iter=3,
+        training=Training(max_iter=3, device="cpu"),
         privatize=True,
-        device="cpu",
     )
     gan.fit(np.full((20, 1), 0.5))
     assert seen[:3] == [expected] * 3

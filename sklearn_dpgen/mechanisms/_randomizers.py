@@ -1,6 +1,11 @@
-"""Laplace and Gaussian noise, calibrated to the diameter of a public domain."""
+"""Local randomizers of arrays: additive noise, and randomized response.
+
+Noise is calibrated to the diameter of a public domain; randomized response is on a public set of
+categories.
+"""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -22,22 +27,30 @@ from sklearn_dpgen.accounting._certified import (
     certified_mu,
     check_certified,
 )
-from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.accounting._profiles import FailingGaussianProfile, RandomizedResponseProfile
+from sklearn_dpgen.domains import Domain, OneHot
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import (
+    DENSITIES,
     Mechanism,
     as_scale,
-    gaussian_log_likelihood,
-    laplace_log_likelihood,
+    as_table,
+    discrete_log_likelihood,
     noise_variance,
 )
 from sklearn_dpgen.utils._exact_draws import FARTHEST_SCALES
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
 
-__all__ = ["GaussianMechanism", "LaplaceMechanism", "priced_gaussian", "priced_laplace"]
+__all__ = [
+    "GaussianMechanism",
+    "LaplaceMechanism",
+    "RandomizedResponse",
+    "draw_response",
+    "priced_laplace",
+    "response_table",
+]
 
 
 def priced_laplace(epsilon, sensitivity, n_values, *, certified):
@@ -69,43 +82,71 @@ def priced_laplace(epsilon, sensitivity, n_values, *, certified):
     return scale, ((LaplaceProfile(spent), 1),)
 
 
-def priced_gaussian(epsilon, delta, sensitivity, n_values, *, calibration, certified):
-    """Return the standard deviation of Gaussian noise and the releases of its report.
+class _ArrayMechanism(Mechanism):
+    """Base of the mechanisms with a domain and a pure budget; it has their constructor."""
 
-    Parameters
-    ----------
-    epsilon, delta : float
-    sensitivity : float
-        Of all values together, in the l2 norm.
-    n_values : int
-        Number of values with noise, all of which may change.
-    calibration : {"analytic", "closed_form"}
-    certified : bool
-
-    Returns
-    -------
-    scale : float
-        0 without noise.
-    releases : tuple of (PrivacyProfile, int)
-    """
-    if not certified:
-        scale = gaussian_sigma(epsilon, delta, sensitivity, calibration=calibration)
-        return scale, ((GaussianProfile(sensitivity / scale), 1),) if scale else ()
-    scale = certified_gaussian_sigma(epsilon, delta, sensitivity, n_values, calibration=calibration)
-    if scale == 0:
-        return scale, ()
-    mu = certified_mu(sensitivity, scale, n_values)
-    check_certified("gaussian", sensitivity, scale, n_values, mu)
-    return scale, ((FailingGaussianProfile(mu, certified_failure(n_values)), 1),)
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        domain: Domain | Callable[..., Domain] | None = None,
+        ledger: LedgerLike = None,
+        random_state: int | np.random.RandomState | None = None,
+        index: str = "reset",
+        noise: str = "float",
+    ) -> None:
+        self.epsilon = epsilon
+        self.domain = domain
+        self.ledger = ledger
+        self.random_state = random_state
+        self.index = index
+        self.noise = noise
 
 
-class _AdditiveMechanism(Mechanism):
+class _AdditiveMechanism(_ArrayMechanism):
     """Base of the mechanisms that add noise of one scale, ``scale_``, to every feature."""
 
-    def _unbiased(self, Y):
-        return Y, Y**2 - noise_variance(
-            self.scale_, "laplace" if self.cost_norm == 1 else "gaussian"
+    # The distribution of the noise; ``cost_norm`` is the norm of its sensitivity.
+    _kind: str
+
+    @abstractmethod
+    def _price(self, sensitivity):
+        """Return the scale of the noise, the releases of the report, and δ."""
+
+    def _calibrate(self):
+        norm = f"l{self.cost_norm}"
+        sensitivity = self.domain_.diameter(self.cost_norm)
+        self.scale_, releases, delta = self._price(sensitivity)
+        self._check_reach()
+        spread = math.sqrt(2) * self.scale_ if self._kind == "laplace" else self.scale_
+        is_exact = self._certified or self.scale_ == 0
+        return PrivacyReport(
+            name=type(self).__name__,
+            events=(Event(f"{self._kind}_records"),),
+            epsilon=self.epsilon,
+            delta=delta,
+            sensitivity=sensitivity,
+            norm=norm,
+            bounds=(Bound(f"{norm}_diameter", sensitivity),),
+            noise_scale=self.scale_,
+            noise_multiplier=self.scale_ / sensitivity,
+            releases=releases,
+            precision={
+                "a value of one record": (
+                    f"± {spread:.2g}, in a domain of {norm} diameter {sensitivity:.3g}"
+                )
+            },
+            rounding=0.0 if is_exact else self.domain_.n_features * ROUNDING,
         )
+
+    def _randomize(self, X, noise):
+        return noise.add(X, self.scale_, self._kind)
+
+    def _log_likelihood(self, X, Y):
+        return DENSITIES[self._kind](X, Y, as_scale(self.scale_, X))
+
+    def _unbiased(self, Y):
+        return Y, Y**2 - noise_variance(self.scale_, self._kind)
 
     def _check_reach(self):
         """Refuse a domain whose records certified noise would move to the edge of its grid."""
@@ -119,11 +160,6 @@ class _AdditiveMechanism(Mechanism):
                 f"noise='certified' of scale {self.scale_:.3g}, got {reach:.3g}: move the domain "
                 "nearer to 0, or use a smaller epsilon."
             )
-
-    def _rounding(self):
-        """Return the total variation between the noise of a record and exact draws."""
-        is_exact = self._certified or self.scale_ == 0
-        return 0.0 if is_exact else self.domain_.n_features * ROUNDING
 
 
 class LaplaceMechanism(_AdditiveMechanism):
@@ -197,52 +233,15 @@ class LaplaceMechanism(_AdditiveMechanism):
     """
 
     cost_norm = 1
+    _kind = "laplace"
 
     _saved_state: dict = {}
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        domain: Domain | Callable[..., Domain] | None = None,
-        ledger: LedgerLike = None,
-        random_state: int | np.random.RandomState | None = None,
-        index: str = "reset",
-        noise: str = "float",
-    ) -> None:
-        self.epsilon = epsilon
-        self.domain = domain
-        self.ledger = ledger
-        self.random_state = random_state
-        self.index = index
-        self.noise = noise
-
-    def _calibrate(self):
-        sensitivity = self.domain_.diameter(1)
-        self.scale_, releases = priced_laplace(
+    def _price(self, sensitivity):
+        scale, releases = priced_laplace(
             self.epsilon, sensitivity, self.domain_.n_features, certified=self._certified
         )
-        self._check_reach()
-        return PrivacyReport(
-            name=type(self).__name__,
-            events=(Event("laplace_records"),),
-            epsilon=self.epsilon,
-            delta=0.0,
-            sensitivity=sensitivity,
-            norm="l1",
-            bounds=(Bound("l1_diameter", sensitivity),),
-            noise_scale=self.scale_,
-            noise_multiplier=self.scale_ / sensitivity,
-            releases=releases,
-            precision=_precision(math.sqrt(2) * self.scale_, sensitivity, "l1"),
-            rounding=self._rounding(),
-        )
-
-    def _randomize(self, X, noise):
-        return noise.add(X, self.scale_, "laplace")
-
-    def _log_likelihood(self, X, Y):
-        return laplace_log_likelihood(X, Y, as_scale(self.scale_, X))
+        return scale, releases, 0.0
 
 
 class GaussianMechanism(_AdditiveMechanism):
@@ -304,6 +303,7 @@ class GaussianMechanism(_AdditiveMechanism):
     """
 
     cost_norm = 2
+    _kind = "gaussian"
 
     _saved_state: dict = {}
     _parameter_constraints: dict = {
@@ -333,42 +333,140 @@ class GaussianMechanism(_AdditiveMechanism):
         self.index = index
         self.noise = noise
 
-    def _calibrate(self):
-        delta = check_delta(self.delta)
-        sensitivity = self.domain_.diameter(2)
-        self.scale_, releases = priced_gaussian(
-            self.epsilon,
-            delta,
-            sensitivity,
-            self.domain_.n_features,
-            calibration=self.calibration,
-            certified=self._certified,
+    def _price(self, sensitivity):
+        delta, n_values = check_delta(self.delta), self.domain_.n_features
+        budget = self.epsilon, delta, sensitivity
+        if not self._certified:
+            scale = gaussian_sigma(*budget, calibration=self.calibration)
+            profile = GaussianProfile(sensitivity / scale) if scale else None
+        else:
+            scale = certified_gaussian_sigma(*budget, n_values, calibration=self.calibration)
+            profile = None
+            if scale:
+                mu = certified_mu(sensitivity, scale, n_values)
+                check_certified("gaussian", sensitivity, scale, n_values, mu)
+                profile = FailingGaussianProfile(mu, certified_failure(n_values))
+        return scale, ((profile, 1),) if profile else (), delta
+
+
+# Largest size of a table of probabilities.
+_MOST_BYTES = 2**30
+
+
+def response_table(epsilon, n_categories, what="domain"):
+    """Return p(y|c) of k-ary randomized response, an array of shape (k, k).
+
+    Raises
+    ------
+    PublicValueError
+        The table would have more than one GiB; the message names ``what``.
+    """
+    if 8 * n_categories**2 > _MOST_BYTES:
+        raise PublicValueError(
+            f"{what} must have fewer categories: randomized response on {n_categories} takes a "
+            f"table of {8 * n_categories**2 / 2**30:.1f} GiB, more than {_MOST_BYTES // 2**30} "
+            "GiB. Declare fewer categories or bins."
         )
-        self._check_reach()
+    # Written with exp(-ε), so that a large budget does not overflow.
+    other = math.exp(-epsilon) / (1 + (n_categories - 1) * math.exp(-epsilon))
+    table = np.full((n_categories, n_categories), other)
+    np.fill_diagonal(table, 1 - (n_categories - 1) * other)
+    return table
+
+
+def draw_response(X, table, epsilon, noise):
+    """Draw a released category for each one-hot row, with the table of ``epsilon``."""
+    released = noise.respond(X.argmax(axis=1), table, epsilon)
+    drawn = np.zeros(X.shape)
+    drawn[np.arange(len(X)), released] = 1
+    return drawn
+
+
+class RandomizedResponse(_ArrayMechanism):
+    """Randomized response: release a category or a random other one, with pure ε-local privacy.
+
+    The true category is kept with probability e^ε / (e^ε + k - 1), and each other one is
+    released with probability 1 / (e^ε + k - 1).
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget of one record, in nats. ``np.inf`` releases the category as it is.
+    domain : OneHot or callable
+        The declared categories.
+    ledger : PrivacyLedger, str or None, default=None
+        Ledger, or its path, that each call of ``transform`` charges.
+    random_state : int, RandomState or None, default=None
+        As in LaplaceMechanism.
+    index : {"reset", "keep"}, default="reset"
+        As in LaplaceMechanism.
+    noise : {"float", "certified"}, default="float"
+        As in LaplaceMechanism.
+
+    Attributes
+    ----------
+    scale_ : float
+        Probability that the released category is not the true one.
+    table_ : ndarray of shape (k, k)
+        ``table_[c, y]`` is p(y|c).
+    domain_, privacy_, n_features_in_
+        See Mechanism.
+
+    Notes
+    -----
+    **Formal guarantee**
+
+    :Promise: Local ε-differential privacy, with δ = 0, of each row of one call of ``transform``.
+    :Neighbours: Any two values of one person's record, which are categories here.
+    :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
+        ``index="keep"`` order and index of the records.
+    :Bounded by: The declared categories: ``transform`` moves each record to its nearest point of
+        the domain.
+    :Noise: Randomized response, drawn in ``transform``, from the operating system's entropy; in
+        floating point, or with ``noise="certified"`` exact.
+    :Priced by: Probabilities of an answer have a ratio of e^ε at most, in closed form. Calls add
+        up.
+    :Not covered: Each further call of ``transform``, which is one more release of its records; who
+        takes part; budgets above about 36 nats per draw in floating point; errors of ``transform``;
+        a ``random_state`` that others know or guess.
+    :Proof: The probabilities above; :doc:`/privacy_model`; of certified noise
+        :ref:`certified_noise`.
+
+    For a soft block s the likelihood is the mixture p(y|s) = Σ_c s_c p(y|c), which is exact at the
+    vertices.
+    """
+
+    _saved_state: dict = {}
+    _has_matrices = True
+
+    def _calibrate(self):
+        if not isinstance(self.domain_, OneHot):
+            raise PublicTypeError(
+                f"domain must be a OneHot domain for randomized response, got {self.domain_!r}. "
+                "Use TabularMechanism for several columns."
+            )
+        self.table_ = response_table(self.epsilon, self.domain_.n_features)
+        self.scale_ = self.table_[0, 1:].sum()
+        releases = ()
+        if math.isfinite(self.epsilon):
+            releases = ((RandomizedResponseProfile(self.epsilon, len(self.table_)), 1),)
         return PrivacyReport(
             name=type(self).__name__,
-            events=(Event("gaussian_records"),),
+            events=(Event("randomized_response", self.domain_.n_features),),
             epsilon=self.epsilon,
-            delta=delta,
-            sensitivity=sensitivity,
-            norm="l2",
-            bounds=(Bound("l2_diameter", sensitivity),),
+            delta=0.0,
+            bounds=(Bound("categories"),),
             noise_scale=self.scale_,
-            noise_multiplier=self.scale_ / sensitivity,
             releases=releases,
-            precision=_precision(self.scale_, sensitivity, "l2"),
-            rounding=self._rounding(),
+            precision={"one answer": f"the true category with {self.table_[0, 0]:.0%} probability"},
         )
 
     def _randomize(self, X, noise):
-        return noise.add(X, self.scale_, "gaussian")
+        return draw_response(X, self.table_, self.privacy_.epsilon, noise)
+
+    def _unbiased(self, Y):
+        U = Y @ np.linalg.inv(self.table_)
+        return U, U
 
     def _log_likelihood(self, X, Y):
-        return gaussian_log_likelihood(X, Y, as_scale(self.scale_, X))
-
-
-def _precision(spread, diameter, norm):
-    """Return the precision of a value of one record under noise, in words."""
-    return {
-        "a value of one record": f"± {spread:.2g}, in a domain of {norm} diameter {diameter:.3g}"
-    }
+        return discrete_log_likelihood(X, Y, as_table(self.table_, X))
