@@ -468,8 +468,10 @@ def test_central_limit_is_not_a_bound():
     bound = projection_bound(law, delta, method="clt")
     assert 1 - betainc(0.5, 391.5, bound) > 100 * delta
     said = " ".join(epsilon_spent.__doc__.split())
-    assert '"bernstein"`` is a guarantee for a single release only' in said
-    assert '"clt"`` approximates their law by a normal one and is not a guarantee' in said
+    anew = "As the directions are drawn anew for every release, this is no guarantee for several"
+    assert f"{anew} releases" in said
+    clt = '"clt"``, which replaces the distribution by a normal one, is never a guarantee'
+    assert clt in said
 
 
 def test_no_noise():

@@ -94,7 +94,7 @@ def test_units(mechanism):
         (RandomizedResponse(1.0, domain=OneHot(2)).fit(), 0.1, "not for RandomizedResponse"),
         ("laplace", 0.1, "not for str"),
         (LaplaceMechanism(1.0, domain=LINE), 0.1, "not fitted"),
-        (LaplaceMechanism(math.inf, domain=LINE).fit(), 0.1, "epsilon=inf"),
+        (LaplaceMechanism(math.inf, domain=LINE).fit(), 0.1, "epsilon must be finite, got inf"),
         (LAPLACE, -0.1, "distance"),
     ],
 )

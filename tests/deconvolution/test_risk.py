@@ -99,7 +99,7 @@ def test_overflow_is_inf_and_its_logarithm_is_not():
             "not for TabularMechanism",
         ),
         ("laplace", {}, "not for str"),
-        (laplace(Box(0, 1), math.inf), {}, "epsilon=inf"),
+        (laplace(Box(0, 1), math.inf), {}, "epsilon must be finite, got inf"),
         (laplace(Box(0, 1)), {"risk": "w2"}, "risk must be 'kl' or 'wasserstein'"),
         (laplace(Box(0, 1)), {"n_samples": 0}, "n_samples"),
         (RandomizedResponse(1.0, domain=OneHot(2)).fit(), {"risk": "wasserstein"}, "Laplace"),

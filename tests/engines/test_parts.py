@@ -154,7 +154,7 @@ def test_what_is_of_no_engine_is_refused(X):
 def test_no_engine_is_imported_to_know_a_table():
     code = """
 import sys
-from sklearn_dpgen.engines import is_engine_table
+from sklearn_dpgen.engines._tables import is_engine_table
 Table = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})
 assert is_engine_table(type("Mine", (Table,), {})())
 assert not is_engine_table([])

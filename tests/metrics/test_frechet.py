@@ -55,5 +55,5 @@ def test_feature_extractor_sees_the_raw_input():
 def test_errors():
     with pytest.raises(ValueError, match="minimum of 2"):
         frechet_distance(np.zeros((1, 2)), np.zeros((5, 2)))
-    with pytest.raises(ValueError, match="as many features"):
+    with pytest.raises(ValueError, match="must have equal numbers of features, got 3 and 2"):
         frechet_distance(np.zeros((5, 3)), np.zeros((5, 2)))

@@ -98,5 +98,5 @@ def test_errors_name_the_column():
     frame = table()
     with pytest.raises(ValueError, match="target must be a column.*'cost'"):
         train_synthetic_test_real(classifier(), frame, frame, target="cost")
-    with pytest.raises(ValueError, match="in one only: \\['plan'\\]"):
+    with pytest.raises(ValueError, match=r"must have the same columns, got \['plan'\] in one only"):
         train_synthetic_test_real(classifier(), frame, frame.drop(columns="plan"), target="visits")
