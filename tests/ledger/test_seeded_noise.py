@@ -130,8 +130,8 @@ BATCHES = {
     "sliced generator": {},
     "fair encoder": {},
     "sliced adapter": {},
-    "smoothed projections": {"batch_size": 10},
-    "smoothed adapter on projections": {"batch_size": 10},
+    "smoothed projections": {"release__batch_size": 10},
+    "smoothed adapter on projections": {"release__batch_size": 10},
 }
 
 
