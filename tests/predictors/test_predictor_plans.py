@@ -64,7 +64,8 @@ def test_a_plan_takes_all_columns_by_default(loans, sampler):
         model.plan(3000, 2)
     with pytest.raises(ValueError, match=r"must have columns of the schema only, got \['more'\]"):
         model.plan(3000, columns=["more"])
-    with pytest.raises(ValueError, match="must not have the target as a column if y is given, got 'rate'"):
+    target = "must not have the target as a column if y is given, got 'rate'"
+    with pytest.raises(ValueError, match=target):
         model.plan(3000, columns=["rate"])
 
 
