@@ -442,7 +442,7 @@ def common_guarantee(guarantees) -> dict:
     if len(narrow) > 1 or len(kinds) > 1:
         names = (":".join([*r[:2], *r[2], *filter(None, r[3:])]) for r in found)
         raise PublicValueError(
-            f"Fits for different neighbouring relations have no common guarantee: "
+            "Fits for different neighbouring relations have no common guarantee: "
             f"{', '.join(names)}."
         )
     neighbours, protected, shared, *_ = (narrow or found)[0]

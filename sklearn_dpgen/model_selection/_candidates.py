@@ -35,10 +35,12 @@ def draw_parameters(distributions, noise):
     """Return parameters from their public distributions, independent of all earlier draws.
 
     Each draw has a seed of its own. With a generator shared by several runs, its state would
-    reveal which run won, and so the number of runs.
+    reveal which run won, and so the number of runs. Objects with parameters are copied for the
+    same reason: a nested parameter that one run sets on them must not remain in another.
     """
     seed = int(noise.integers(2**32, 1)[0])
-    return next(iter(ParameterSampler(distributions, 1, random_state=seed)))
+    drawn = next(iter(ParameterSampler(distributions, 1, random_state=seed)))
+    return {name: clone(value, safe=False) for name, value in drawn.items()}
 
 
 def check_distributions(distributions):

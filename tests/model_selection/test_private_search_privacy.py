@@ -21,6 +21,7 @@ from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search, utility_scorer
 from sklearn_dpgen.model_selection._candidates import draw_parameters
 from sklearn_dpgen.model_selection._private_search import Records
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Identifier, Numeric, Schema
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 from sklearn_dpgen.utils._random import NoiseSource
@@ -271,6 +272,47 @@ def test_a_search_draws_the_parameters_of_each_run_apart(fits, seven, monkeypatc
     drawn = iter(ParameterSampler({"cut": list(np.linspace(0, 1, 1001))}, 50, random_state=12))
     monkeypatch.setattr(_private_search, "draw_parameters", lambda space, noise: next(drawn))
     assert len(cuts_of_one_seed(fits)) == 7
+
+
+class Nested(NoisyThreshold):
+    """Has settings of its own, as estimators that train a network have."""
+
+    def __init__(
+        self, cut=0.5, *, training=None, epsilon=1.0, delta=1e-5, ledger=None, random_state=None
+    ):
+        super().__init__(
+            cut, epsilon=epsilon, delta=delta, ledger=ledger, random_state=random_state
+        )
+        self.training = training
+
+
+def steps_of_runs(fits):
+    """Return the steps of all runs, and those of the object that the caller declared."""
+    fits.clear()
+    shared = Training(callback=print)
+    steps = [{"training": [shared], "training__max_iter": [n]} for n in (2, 3, 4)]
+    PrivateSearchCV(Nested(), [{"training": [shared]}, *steps], n_runs=40).fit(X, y)
+    assert all(fit.training.callback is None for fit in fits)
+    return {fit.training.max_iter for fit in fits}, shared
+
+
+def test_runs_share_no_nested_settings(fits, monkeypatch):
+    monkeypatch.setattr(PoissonRuns, "draw", lambda self, noise: 40)
+    steps, shared = steps_of_runs(fits)
+    # Each of the four is missed by 40 runs with probability 1e-5.
+    assert steps == {None, 2, 3, 4}
+    assert shared.max_iter is None
+    assert shared.callback is print
+
+    # The negative twin: a run sets its steps on the object that all runs have.
+    def without_copy(space, noise):
+        seed = int(noise.integers(2**32, 1)[0])
+        return next(iter(ParameterSampler(space, 1, random_state=seed)))
+
+    monkeypatch.setattr(_private_search, "draw_parameters", without_copy)
+    _, shared = steps_of_runs(fits)
+    assert shared.max_iter is not None
+    assert shared.callback is None
 
 
 def test_neither_the_number_of_runs_nor_a_loser_is_kept(seven):
