@@ -1,9 +1,10 @@
-"""Public declarations of the columns of a table and of rules between them, never inferred."""
+"""Public declarations of columns, of tables with keys and of rules, never inferred."""
 
 from sklearn_dpgen.schema._column import Identifier
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
+from sklearn_dpgen.schema._relational import RelationalSchema, Table
 from sklearn_dpgen.schema._rules import FunctionalDependency, Implication, Inequality, Sum
 from sklearn_dpgen.schema._schema import Schema
 
@@ -16,6 +17,8 @@ __all__ = [
     "Inequality",
     "Numeric",
     "Ordinal",
+    "RelationalSchema",
     "Schema",
     "Sum",
+    "Table",
 ]

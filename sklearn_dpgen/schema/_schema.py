@@ -19,7 +19,7 @@ from sklearn_dpgen.schema._labels import Categorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.utils._frames import as_pandas
 
-__all__ = ["Schema", "SchemaDraft"]
+__all__ = ["Schema", "SchemaDraft", "read_yaml"]
 
 _FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
 
@@ -268,17 +268,22 @@ class Schema(Mapping):
 
         YAML reads the bare words ``yes`` and ``no`` as booleans: quote labels.
         """
-        try:
-            declaration = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-        else:
-            if isinstance(declaration, str):
-                raise PublicValueError("text must be the YAML of a schema, not the path of a file.")
-            return cls.from_dict(declaration)
-        # Only the position is shown, as a table may have been given instead of a schema.
-        place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise PublicValueError(f"text must be valid YAML{place}.")
+        return cls.from_dict(read_yaml(text))
+
+
+def read_yaml(text):
+    """Return what a YAML text declares, or raise an error that names the position alone."""
+    try:
+        declaration = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+    else:
+        if isinstance(declaration, str):
+            raise PublicValueError("text must be the YAML of a schema, not the path of a file.")
+        return declaration
+    # Only the position is shown, as a table may have been given instead of a schema.
+    place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    raise PublicValueError(f"text must be valid YAML{place}.")
 
 
 def _column_to_dict(column):
