@@ -14,7 +14,7 @@ from sklearn_dpgen.command_line._console import CommandError, describe
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sklearn_dpgen.schema import Schema
+    from sklearn_dpgen.schema import RelationalSchema, Schema
 
 __all__ = [
     "OutputFolder",
@@ -24,6 +24,7 @@ __all__ = [
     "identifiers_of",
     "output_ending",
     "parse",
+    "read_any_schema",
     "read_frame",
     "read_key",
     "read_schema",
@@ -95,20 +96,20 @@ def files_of(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(files)
 
 
-def identifiers_of(schema: "Schema") -> list[str]:
+def identifiers_of(schema: Mapping) -> list[str]:
     """Return the columns that a schema declares as identifiers."""
     from sklearn_dpgen.schema import Identifier
 
     return [name for name, column in schema.items() if isinstance(column, Identifier)]
 
 
-def table_columns(files: Sequence[str], schema: "Schema", unit: str | None) -> list[str]:
+def table_columns(files: Sequence[str], schema: Mapping, unit: str | None) -> list[str]:
     """Return the names of the columns of a table.
 
     Parameters
     ----------
     files : sequence of str
-    schema : Schema
+    schema : Schema or mapping of str to Column or None
     unit : str or None
         Column that must be in the table, and is an identifier of the schema or not declared there.
 
@@ -207,29 +208,91 @@ def read_text(path: str | Path, role: str) -> str:
 
 
 def read_schema(path: str) -> "Schema":
-    """Read a schema from a YAML or JSON file.
+    """Read the schema of one table from a YAML or JSON file.
 
     Raises
     ------
     CommandError
-        The file cannot be parsed, or is not a valid schema.
+        The file cannot be parsed, or is not a valid schema, or is that of tables with keys.
     """
+    return _read(path, None)
+
+
+def read_any_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema | RelationalSchema":
+    """Read the schema of one table, or of tables with keys, from a YAML or JSON file.
+
+    Parameters
+    ----------
+    path : str
+    tables : mapping of str to sequence of str
+        The files of tables by name. Those of public tables are read.
+
+    Raises
+    ------
+    CommandError
+        The file cannot be parsed, or is not a valid schema, or a public table has no file.
+    """
+    return _read(path, tables)
+
+
+def _read(path, tables):
     check_files(schema=path)
     declaration = parse(read_text(path, "schema"), path)
-    from sklearn_dpgen.schema import Schema
-    from sklearn_dpgen.schema._schema import SchemaDraft
+    from sklearn_dpgen.schema import RelationalSchema, Schema
+    from sklearn_dpgen.schema._relational import is_relational
 
-    entries = declaration.values() if isinstance(declaration, dict) else [None]
-    if all(isinstance(entry, dict) for entry in entries):
-        missing = SchemaDraft(declaration).missing
-        if missing:
-            gaps = ", ".join(f"{name!r} ({', '.join(f)})" for name, f in missing.items())
-            raise CommandError(f"{path} is a draft: declare {gaps}.")
+    if tables is None and is_relational(declaration):
+        raise CommandError(f"{path} must be the schema of one table, got a relational schema.")
+    gaps = _gaps(declaration)
+    if gaps:
+        raise CommandError(f"{path} is a draft: declare {', '.join(gaps)}.")
     try:
-        return Schema.from_dict(declaration)
+        if not is_relational(declaration):
+            return Schema.from_dict(declaration)
+        frames = {
+            name: _public_frame(name, entry, tables)
+            for name, entry in declaration["tables"].items()
+            if isinstance(entry, dict) and entry.get("public")
+        }
+        return RelationalSchema.from_dict(declaration, frames=frames)
     except ValueError as error:
         fault = describe(error)
     raise CommandError(f"{path} is not a valid schema. {fault}")
+
+
+def _gaps(declaration, prefix=""):
+    """Return texts of what a draft leaves to declare."""
+    from sklearn_dpgen.schema._codebook import GAP
+    from sklearn_dpgen.schema._relational import is_relational
+    from sklearn_dpgen.schema._schema import SchemaDraft
+
+    if not prefix and is_relational(declaration):
+        gaps = []
+        for name, entry in declaration["tables"].items():
+            if isinstance(entry, dict):
+                own = [field for field, value in entry.items() if value == GAP]
+                gaps += [f"{name!r} ({', '.join(own)})"] if own else []
+                gaps += _gaps(entry.get("columns"), f"{name}.")
+        return gaps
+    entries = declaration.values() if isinstance(declaration, dict) else [None]
+    if not all(isinstance(entry, dict) for entry in entries):
+        return []
+    missing = SchemaDraft(declaration).missing
+    return [f"{f'{prefix}{name}'!r} ({', '.join(f)})" for name, f in missing.items()]
+
+
+def _public_frame(name, entry, tables):
+    if name not in tables:
+        raise CommandError(f"--table {name}=FILE must give the rows of the public table {name!r}.")
+    import pandas as pd
+
+    from sklearn_dpgen.schema import Schema
+
+    key = entry.get("primary_key")
+    if not isinstance(key, str):
+        # The declaration is refused for that.
+        return pd.DataFrame()
+    return read_frame(tables[name], {key: None} | dict(Schema.from_dict(entry.get("columns"))))
 
 
 def parse(text: str, path: str) -> Any:

@@ -11,11 +11,13 @@ __all__ = [
     "add_budget",
     "add_command",
     "add_group",
+    "add_named_tables",
     "add_overwrite",
     "add_schema",
     "add_tables",
     "add_target",
     "at_least",
+    "by_name",
     "check_options",
     "positive",
     "probability",
@@ -87,6 +89,35 @@ def add_tables(parser: argparse.ArgumentParser, *, nargs: str = "+") -> None:
         help="one or more files of one table: Parquet, Feather, Arrow or CSV (comma-separated, "
         "UTF-8, with a header; plain, .gz or .bz2), or a folder of Parquet files",
     )
+
+
+def add_named_tables(parser: argparse.ArgumentParser) -> None:
+    """Add the option --table, for the tables of a relational schema."""
+    parser.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        dest="tables",
+        type=_named_file,
+        metavar="NAME=FILE",
+        help="a table of a relational schema, and its file; repeat it for each table, and for each "
+        "file of a table",
+    )
+
+
+def by_name(tables: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the files of each table that --table names."""
+    found: dict[str, list[str]] = {}
+    for name, path in tables:
+        found.setdefault(name, []).append(path)
+    return found
+
+
+def _named_file(text):
+    name, _, path = text.partition("=")
+    if not name or not path:
+        raise argparse.ArgumentTypeError(f"must be NAME=FILE, got {text!r}")
+    return name, path
 
 
 def add_budget(parser: argparse.ArgumentParser, *, has_units: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +12,23 @@ from sklearn_dpgen.command_line._files import (
     files_of,
     identifiers_of,
     parse,
-    read_schema,
+    read_any_schema,
+    read_frame,
     read_text,
     table_columns,
     write_text,
 )
-from sklearn_dpgen.command_line._options import add_command, add_overwrite, add_tables
+from sklearn_dpgen.command_line._options import (
+    add_command,
+    add_named_tables,
+    add_overwrite,
+    add_tables,
+    by_name,
+)
 from sklearn_dpgen.exceptions import PublicValueError
 
 if TYPE_CHECKING:
-    from sklearn_dpgen.schema import Schema
+    from sklearn_dpgen.schema import RelationalSchema, Schema
 
 __all__ = ["add_to"]
 
@@ -36,12 +44,16 @@ From a codebook (--codebook, or a JSON or YAML file), bounds and categories are 
 codebook is a data dictionary with one row per column and at least the fields name and type, or a
 Table Schema. Its content is taken as public. Many codebooks list the smallest and the largest value
 that occurred: those are private, so replace them.
+
+If persons have several rows, in one table or in several with keys, name the tables by --table: the
+draft is then a relational schema. Keys are never guessed.
 """
 _DRAFT_EXAMPLES = """\
   sklearn-dpgen draft-schema patients.csv --out schema.yaml
   sklearn-dpgen draft-schema patients.parquet --out schema.yaml
   sklearn-dpgen draft-schema dictionary.csv --codebook --out schema.yaml
   sklearn-dpgen draft-schema tableschema.json --out schema.yaml
+  sklearn-dpgen draft-schema --table patients=patients.csv --table visits=visits.csv --out all.yaml
 """
 _HEAD = """\
 # A draft. Review every line: a schema is public, and is published with each release.
@@ -59,6 +71,22 @@ _HEAD = """\
 # A number that is a code is a category. Remove columns that need no synthetic counterpart, such as
 # names, or declare them as identifiers.
 """
+_ONE_TABLE = """\
+#
+# If persons have several rows, a relational schema synthesizes them together: draft it with
+# --table NAME=FILE.
+"""
+_TABLES = """\
+#
+# Remove from 'columns' the keys, which are not modelled, and from each table what does not apply:
+#
+#   primary_key     the column that identifies a row, or in one long table a person
+#   foreign_key     {patient: patients}: the column with the keys of a parent, and that table
+#   sequence_index  the column that orders the rows of a parent row, such as a date
+#   max_rows        public bound of the rows of a parent row that are modelled
+#   static          in one long table, the columns that are the same in all rows of a person
+"""
+_KEYS = ("primary_key", "foreign_key", "sequence_index", "max_rows", "static")
 _TABLE_NOTE = (
     "The draft holds the names of the columns and the types that the file declares, and no value. "
     "CSV files declare no types, and the first line is taken as the names: review them."
@@ -81,6 +109,14 @@ _FAULTS = {
     "unnamed": ("missing, but --unit must identify a person in every row", True),
     "repeated": ("shared with other rows", False),
 }
+# Those of the keys and rows of a relational schema.
+_ROW_FAULTS = {
+    "missing_key": ("missing in a key", False),
+    "orphan": ("without a row in the parent table", False),
+    "tied": ("shared with other rows of the parent row, but ties are excluded", False),
+    "over_max_rows": ("with more rows than max_rows", False),
+    "changing": ("declared static, but changing between the rows of a person", False),
+}
 _CHECK = """\
 Check a schema, and whether a table fits it.
 
@@ -93,12 +129,17 @@ labels, values of another type, missing values. Numbers and dates outside their 
 by a fit, and other numbers rounded where integers are declared: they are counted, and are no
 failure. Columns that the schema does not declare are listed; a fit does not read them. Repeated
 identifiers are counted: if they identify persons, protect each person with all of their rows by
---unit, here and in the fit.
+--unit, here and in the fit, or declare a relational schema.
+
+Of a relational schema, name each table by --table. Repeated and missing keys, rows without a
+parent, ties of the index and persons with more rows than max_rows are counted too, and are no
+failure. The tables are read as a whole.
 """
 _CHECK_EXAMPLES = """\
   sklearn-dpgen check schema.yaml
   sklearn-dpgen check schema.yaml patients.csv
   sklearn-dpgen check schema.yaml 'part-*.parquet' --json
+  sklearn-dpgen check all.yaml --table patients=patients.csv --table visits=visits.csv
 """
 # An object that no column declares.
 _NO_VALUE = object()
@@ -116,13 +157,14 @@ def add_to(commands) -> None:
     )
     draft.add_argument(
         "source",
-        nargs="+",
+        nargs="*",
         metavar="FILE",
         help="one or more files of one table (Parquet, CSV, Feather, Arrow), or a codebook",
     )
     draft.add_argument(
         "--codebook", action="store_true", help="the file is a codebook, not a table"
     )
+    add_named_tables(draft)
     draft.add_argument("--out", required=True, metavar="FILE", help="YAML file to write")
     add_overwrite(draft)
 
@@ -136,6 +178,7 @@ def add_to(commands) -> None:
     )
     check.add_argument("schema", metavar="SCHEMA", help="schema of the table, in YAML or JSON")
     add_tables(check, nargs="*")
+    add_named_tables(check)
     check.add_argument(
         "--unit",
         metavar="COLUMN",
@@ -148,21 +191,60 @@ def run_draft(arguments, console: Console) -> int:
     if not arguments.out.lower().endswith((".yaml", ".yml")):
         raise CommandError(f"--out must have the ending .yaml or .yml, got {arguments.out}.")
     out = check_new_file(arguments.out, overwrite=arguments.overwrite)
-    source = arguments.source
-    is_codebook = arguments.codebook or source[0].lower().endswith((".json", ".yaml", ".yml"))
-    if is_codebook and len(source) > 1:
-        raise CommandError("A codebook must be one file.")
-    draft = _from_codebook(source[0]) if is_codebook else _from_table(source)
-    write_text(out, f"{_HEAD}\n{draft.to_yaml()}")
+    if bool(arguments.source) == bool(arguments.tables):
+        raise CommandError("Give either the files of one table, or each table by --table.")
+    if not arguments.tables:
+        draft, is_codebook = _draft_of(arguments.source, arguments.codebook)
+        text, missing = _ONE_TABLE + "\n" + draft.to_yaml(), draft.missing
+        n_columns = len(draft.declaration)
+    else:
+        tables = by_name(arguments.tables)
+        drafts = {name: _draft_of(paths, arguments.codebook) for name, paths in tables.items()}
+        is_codebook = any(is_codebook for _, is_codebook in drafts.values())
+        only = {name: draft for name, (draft, _) in drafts.items()}
+        text, missing = _relational_draft(only)
+        n_columns = sum(len(draft.declaration) for draft in only.values())
+    write_text(out, _HEAD + text)
     console.warn(_CODEBOOK_NOTE if is_codebook else _TABLE_NOTE)
-    missing = {name: list(fields) for name, fields in draft.missing.items()}
-    lines = [f"Wrote a draft of {len(draft.declaration)} columns to {out}."]
+    lines = [f"Wrote a draft of {n_columns} columns to {out}."]
     if missing:
         lines.append("Declare, from public knowledge alone:")
         lines += [f"  {name!r}: {', '.join(fields)}" for name, fields in missing.items()]
     lines.append(f"Review the draft, then run: sklearn-dpgen check {out}")
-    document = {"out": str(out), "n_columns": len(draft.declaration), "missing": missing}
+    found = {name: [*fields] for name, fields in missing.items()}
+    document = {"out": str(out), "n_columns": n_columns, "missing": found}
     return console.result("\n".join(lines), document)
+
+
+def _draft_of(source, is_codebook):
+    """Return the draft of a table, and whether it was drafted from a codebook."""
+    is_codebook = is_codebook or source[0].lower().endswith((".json", ".yaml", ".yml"))
+    if is_codebook and len(source) > 1:
+        raise CommandError("A codebook must be one file.")
+    return (_from_codebook(source[0]) if is_codebook else _from_table(source)), is_codebook
+
+
+def _relational_draft(drafts):
+    """Return the YAML of a relational schema, and what is missing in it."""
+    import yaml
+
+    from sklearn_dpgen.schema._codebook import GAP
+
+    # One table has no parent, and static columns are those of one long table.
+    fields = [name for name in _KEYS if name != ("static" if len(drafts) > 1 else "foreign_key")]
+    names = [name for draft in drafts.values() for name in draft.declaration]
+    shared = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    text = _TABLES + (f"#\n# Columns in several tables: {shared}\n" if shared else "")
+    text += "\ntables:\n"
+    missing = {}
+    for name, draft in drafts.items():
+        keys = yaml.safe_dump(dict.fromkeys(fields, GAP), sort_keys=False)
+        columns = textwrap.indent(draft.to_yaml(), "  ")
+        head = yaml.safe_dump({name: None}).replace(" null", "")
+        text += textwrap.indent(head + textwrap.indent(f"columns:\n{columns}{keys}", "  "), "  ")
+        missing[name] = fields
+        missing |= {f"{name}.{column}": gaps for column, gaps in draft.missing.items()}
+    return text, missing
 
 
 def _from_table(paths: Sequence[str]):
@@ -252,11 +334,22 @@ def _from_codebook(path):
 def run_check(arguments, console: Console) -> int:
     """Check a schema, and a table."""
     files = files_of(arguments.table)
+    tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
     try:
-        schema = read_schema(arguments.schema)
+        schema = read_any_schema(arguments.schema, tables)
     except CommandError as error:
         fault = str(error)
         return console.result(fault, {"schema": arguments.schema, "fault": fault}, ok=False)
+    from sklearn_dpgen.schema import Schema
+
+    if not isinstance(schema, Schema):
+        if arguments.unit is not None:
+            raise CommandError("--unit must be left out: a relational schema declares its persons.")
+        return _run_check_tables(
+            arguments.schema, schema, _by_table(schema, files, tables), console
+        )
+    if tables:
+        raise CommandError("--table must be left out: the schema is that of one table.")
     document = {"schema": arguments.schema, "n_columns": len(schema)}
     valid = f"{arguments.schema} is a valid schema of {len(schema)} columns."
     if not files:
@@ -265,36 +358,133 @@ def run_check(arguments, console: Console) -> int:
     console.say("Reading the table.")
     found = _check_table(files, schema, arguments.unit)
     document |= {"private": True, "note": _PRIVATE} | found
-    stops = found["fault"] is not None or any(
-        _FAULTS[name][1] for faults in found["faults"].values() for name in faults
-    )
+    stops = _stops(found)
     return console.result(_text(found, stops), document, ok=not stops)
 
 
+def _run_check_tables(path, schema, tables, console):
+    """Check a relational schema, and the private tables."""
+    n_columns = sum(len(table.schema) for table in schema.values())
+    document = {"schema": path, "n_columns": n_columns, "n_tables": len(schema)}
+    valid = f"{path} is a valid schema of {n_columns} columns in {len(schema)} tables."
+    if not tables:
+        return console.result(valid, document)
+    console.say(valid)
+    console.say("Reading the tables.")
+    found = _check_tables(tables, schema)
+    document |= {"private": True, "note": _PRIVATE, "tables": found}
+    stops = any(map(_stops, found.values()))
+    return console.result(_text_of_tables(found, stops), document, ok=not stops)
+
+
+def _stops(found):
+    """Return whether a fit would stop at a table."""
+    faults = {name for column in found["faults"].values() for name in column}
+    return found["fault"] is not None or any((_FAULTS | _ROW_FAULTS)[name][1] for name in faults)
+
+
+def _by_table(schema, files, tables):
+    """Return the files of each private table, or none; files without a name are of the only one."""
+    unknown = [name for name in tables if name not in schema]
+    if unknown:
+        raise CommandError(f"--table must name tables of the schema {[*schema]}, got {unknown}.")
+    if files and len(schema.order) > 1:
+        raise CommandError(f"--table NAME=FILE must name the table of each file: {schema.order}.")
+    found = {name: tables[name] for name in schema.order if name in tables}
+    found |= {schema.root: files} if files else {}
+    missing = [name for name in schema.order if name not in found]
+    if found and missing:
+        raise CommandError(f"--table must give each private table, and {missing} are missing.")
+    return found
+
+
+def _check_tables(tables, schema: "RelationalSchema") -> dict:
+    """Count the values, keys and rows that do not fit a relational schema, by table."""
+    found, frames = {}, {}
+    for name, files in tables.items():
+        table = schema[name]
+        columns = dict.fromkeys(table.keys) | dict(table.schema)
+        found[name] = _nothing_found()
+        try:
+            names = table_columns(files, columns, None)
+            frames[name] = _read_leniently(files, columns)
+            others = [column for column in names if column not in columns]
+            found[name] |= {"undeclared_columns": others, "n_rows": len(frames[name])}
+        except CommandError:
+            raise
+        except (ValueError, FileNotFoundError) as error:
+            found[name]["fault"] = describe(error)
+    if len(frames) < len(tables):
+        return found
+    for name, counts in schema.check(frames).items():
+        keys = schema[name].keys
+        for column, row in counts.iterrows():
+            faults = {fault: int(n) for fault, n in row.items() if n}
+            if column in keys and "null" in faults:
+                faults["missing_key"] = faults.pop("null")
+            found[name]["faults"] |= {column: faults} if faults else {}
+    return found
+
+
+def _read_leniently(files, columns):
+    """Read columns of files; values of CSV files that are of no declared type are kept too."""
+    try:
+        return read_frame(files, columns)
+    except (ValueError, FileNotFoundError):
+        typed = _typed(columns)
+        texts = {name: None if name in typed else column for name, column in columns.items()}
+        frame = read_frame(files, texts)
+        return frame.assign(**{name: _parsed(frame[name], columns[name]) for name in typed})
+
+
+def _text_of_tables(found, stops):
+    lines = [_PRIVATE]
+    for name, table in found.items():
+        lines += ["", f"Table {name!r}:", *_lines(table, is_relational=True)]
+    has_faults = any(table["faults"] for table in found.values())
+    fit = "fit the schema, but for the above." if has_faults else "fit the schema."
+    return "\n".join([*lines, "", "The tables " + ("do not fit the schema." if stops else fit)])
+
+
 def _text(found, stops):
-    lines = [_PRIVATE, ""]
-    if found["fault"] is not None:
-        lines.append(found["fault"])
-    for column, faults in found["faults"].items():
-        for name, count in faults.items():
-            values = "value" if count == 1 else "values"
-            stop = "  STOPS A FIT" if _FAULTS[name][1] else ""
-            lines.append(f"{column!r}: {count} {values} {_FAULTS[name][0]}{stop}")
-            if name == "repeated":
-                lines.append(
-                    f"  If {column!r} identifies persons, a fit protects each row by itself; "
-                    f"--unit {column} protects each person."
-                )
-    if found["undeclared_columns"]:
-        names = ", ".join(map(repr, found["undeclared_columns"]))
-        lines.append(f"Not in the schema, and not read by a fit: {names}")
-    if found["n_rows"] is not None:
-        lines.append(f"{found['n_rows']} rows read.")
+    lines = [_PRIVATE, "", *_lines(found)]
     if stops:
         return "\n".join([*lines, "The table does not fit the schema."])
     changes = {name for faults in found["faults"].values() for name in faults} - {"repeated"}
     clipped = ", after clipping and rounding" if changes else ""
     return "\n".join([*lines, f"The table fits the schema{clipped}."])
+
+
+def _lines(found, is_relational=False):
+    """Return the lines of what was found in one table."""
+    lines = [] if found["fault"] is None else [found["fault"]]
+    for column, faults in found["faults"].items():
+        for name, count in faults.items():
+            values = "value" if count == 1 else "values"
+            words, stops = (_FAULTS | _ROW_FAULTS)[name]
+            stop = "  STOPS A FIT" if stops else ""
+            lines.append(f"{column!r}: {count} {values} {words}{stop}")
+            if name == "repeated" and not is_relational:
+                lines.append(
+                    f"  If {column!r} identifies persons, a fit protects each row by itself; "
+                    f"--unit {column} protects each person."
+                )
+    if found.get("repeated_keys"):
+        names = ", ".join(map(repr, found["repeated_keys"]))
+        lines.append(
+            f"Several rows share a value of {names}: a relational schema, with tables, models the "
+            "rows of a person together."
+        )
+    if found["undeclared_columns"]:
+        names = ", ".join(map(repr, found["undeclared_columns"]))
+        lines.append(f"Not in the schema, and not read by a fit: {names}")
+    if found["n_rows"] is not None:
+        lines.append(f"{found['n_rows']} rows read.")
+    return lines
+
+
+def _nothing_found() -> dict[str, Any]:
+    return {"fault": None, "faults": {}, "undeclared_columns": [], "n_rows": None}
 
 
 def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> dict:
@@ -305,9 +495,10 @@ def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> di
     dict
         "fault" is the reason why the files cannot be read, or None. "faults" has the number of
         values by column and type of fault. "undeclared_columns" are the names of other columns.
-        "n_rows" is the number of rows. No value of the table is returned.
+        "repeated_keys" are the identifiers and the unit, if rows share a value. "n_rows" is the
+        number of rows. No value of the table is returned.
     """
-    found: dict[str, Any] = {"fault": None, "faults": {}, "undeclared_columns": [], "n_rows": None}
+    found = _nothing_found() | {"repeated_keys": []}
     beside = {} if unit is None else {unit: None}
     try:
         names = table_columns(files, schema, unit)
@@ -332,8 +523,7 @@ def _counts_of(files, schema, columns, unit, typed=frozenset()):
 
     from sklearn_dpgen.preprocessing._reader import map_frames
 
-    # A unit is expected to repeat.
-    names = [name for name in identifiers_of(schema) if name != unit]
+    names = list(dict.fromkeys([*identifiers_of(schema), *([] if unit is None else [unit])]))
 
     def counts_of(frame):
         hashes = {name: _hashes(frame[name]) for name in names}
@@ -353,13 +543,18 @@ def _counts_of(files, schema, columns, unit, typed=frozenset()):
     faults = {
         column: {name: int(n) for name, n in row.items() if n} for column, row in total.iterrows()
     }
+    repeated = []
     for name in names:
         times = np.unique(np.concatenate(hashes[name]), return_counts=True)[1]
         if (times > 1).any():
-            faults[name]["repeated"] = int(times[times > 1].sum())
+            repeated.append(name)
+            # A unit is expected to repeat.
+            if name != unit:
+                faults[name]["repeated"] = int(times[times > 1].sum())
     if n_unnamed:
         faults.setdefault(unit, {})["unnamed"] = n_unnamed
-    return {"faults": {column: row for column, row in faults.items() if row}, "n_rows": n_rows}
+    faults = {column: row for column, row in faults.items() if row}
+    return {"faults": faults, "repeated_keys": repeated, "n_rows": n_rows}
 
 
 def _hashes(ids):

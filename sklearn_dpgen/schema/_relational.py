@@ -216,9 +216,8 @@ class Table:
     @property
     def keys(self) -> list[str]:
         """The columns of keys, a list: the primary key and the foreign ones."""
-        return ([] if self.primary_key is None else [self.primary_key]) + [
-            *(self.foreign_key or ())
-        ]
+        own = [] if self.primary_key is None else [self.primary_key]
+        return own + [*(self.foreign_key or ())]
 
     def __eq__(self, other):
         if not isinstance(other, Table):
@@ -230,8 +229,8 @@ class Table:
         )
 
     def __hash__(self):
-        schema, *rest = self._declared()
-        return hash((schema, repr(rest)))
+        links = frozenset((self.foreign_key or {}).items())
+        return hash((self.schema, self.primary_key, links, self.max_rows))
 
     def _declared(self):
         return [getattr(self, name) for name in self._saved_state if name != "frame"]
@@ -488,15 +487,15 @@ class RelationalSchema(Mapping):
         person = table.primary_key if is_panel else self.parent_key(name)
         if person is None:
             return
-        rows = frame[person].groupby(frame[person])
-        counts.loc[person, "over_max_rows"] = (rows.size() > table.max_rows).sum()
+        sizes = frame[person].value_counts(sort=False)
+        counts.loc[person, "over_max_rows"] = (sizes > table.max_rows).sum()
         if not table.ties:
             index = _readable(table, table.sequence_index, frame)
             pairs = pd.DataFrame({"person": frame[person], "index": index}).dropna()
             counts.loc[table.sequence_index, "tied"] = pairs.duplicated(keep=False).sum()
         for column in table.static:
             values = _readable(table, column, frame)
-            differ = values.groupby(frame[person]).nunique(dropna=False) > 1
+            differ = values.groupby(frame[person], sort=False).nunique(dropna=False) > 1
             counts.loc[column, "changing"] = differ.sum()
 
     def to_dict(self) -> dict[str, dict]:
@@ -590,9 +589,14 @@ def _table_from_dict(name, entry, frame):
         if unknown or columns is None:
             fault = f"unknown {unknown}" if unknown else "missing ['columns']"
             raise PublicValueError(f"{fault} in the declaration of a table.")
-        if is_public != (frame is not None):
-            rule = "have the rows of a public table" if is_public else "be those of public tables"
-            raise PublicValueError(f"frames must {rule}: pass frames={{{name!r}: frame}}.")
+        if not isinstance(is_public, bool):
+            raise PublicValueError("public must be True or False.")
+        if is_public and frame is None:
+            raise PublicValueError(
+                f"frames must have the rows of a public table: pass frames={{{name!r}: ...}}."
+            )
+        if frame is not None and not is_public:
+            raise PublicValueError("frames must be those of tables with public: true.")
         return Table(Schema.from_dict(columns), frame=frame, **given)
 
 
