@@ -439,7 +439,8 @@ class RelationalSchema(Mapping):
         Raises
         ------
         PublicTypeError, PublicValueError
-            A table or column is missing or repeated, or keys are not hashable.
+            A table or column is missing or repeated, or keys cannot be compared, such as texts
+            in one table and numbers in another.
         """
         if not isinstance(tables, Mapping):
             raise PublicTypeError(
@@ -453,6 +454,7 @@ class RelationalSchema(Mapping):
         frames: dict[str, Any] = {name: as_pandas(tables[name]) for name in self._private}
         counts = {name: self._check_columns(name, frames[name]) for name in self._private}
         for name in self._private:
+            self._check_kinds(name, frames)
             rule = f"Table {name!r}: keys must be numbers or texts."
             call_quietly(rule, self._count_rows, name, frames, counts[name])
         return counts
@@ -472,13 +474,27 @@ class RelationalSchema(Mapping):
             counts.loc[key, "null"] = frame[key].isna().sum()
         return counts
 
+    def _keys_of(self, parent, frames):
+        """Return the primary key of a private or public table."""
+        public = self[parent].frame
+        return (frames[parent] if public is None else public)[self[parent].primary_key]
+
+    def _check_kinds(self, name, frames):
+        """Raise an error if keys are numbers in one of two tables and texts in the other."""
+        for column, parent in self[name].foreign_key.items():
+            pair = (frames[name][column], self._keys_of(parent, frames))
+            kinds = [pd.api.types.infer_dtype(keys.astype(object)) for keys in pair]
+            if "empty" not in kinds and (kinds[0] == "string") != (kinds[1] == "string"):
+                raise PublicValueError(
+                    f"Table {name!r}: foreign_key {column!r} must be of the type of the primary "
+                    f"key of table {parent!r}: one holds texts alone, the other does not."
+                )
+
     def _count_rows(self, name, frames, counts):
         """Fill in the counts of keys and rows of a table."""
         table, frame = self[name], frames[name]
         for column, parent in table.foreign_key.items():
-            public = self[parent].frame
-            keys = (frames[parent] if public is None else public)[self[parent].primary_key]
-            keys = set(keys.dropna())
+            keys = set(self._keys_of(parent, frames).dropna())
             counts.loc[column, "orphan"] = (~frame[column].dropna().isin(keys)).sum()
         is_panel = self.is_panel and name == self.root
         if table.primary_key is not None and not is_panel:
