@@ -16,6 +16,7 @@ from sklearn_dpgen.metrics._marginals import (
     marginal_total_variation,
 )
 from sklearn_dpgen.metrics._predictive import train_synthetic_test_real
+from sklearn_dpgen.metrics._rows import next_row_score, row_distances
 from sklearn_dpgen.metrics._transport import (
     frechet_distance,
     sliced_wasserstein_distance,
@@ -31,8 +32,10 @@ __all__ = [
     "group_wasserstein_distance",
     "k_marginal_score",
     "marginal_total_variation",
+    "next_row_score",
     "over_diagonal_rates",
     "propensity_mse_ratio",
+    "row_distances",
     "sliced_wasserstein_distance",
     "train_synthetic_test_real",
     "wasserstein_distance",
