@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["MODELS", "QUICK", "Fits", "fit", "versions"]
+__all__ = ["MODELS", "QUICK", "RELATIONAL", "Fits", "fit", "versions"]
 
 SCRIPTS = Path(__file__).parent / "peers"
 # What a peer calls its models, and the peer.
@@ -29,10 +29,13 @@ MODELS = {
     "dpmm PrivBayes": ("dpmm", "PrivBayes"),
 }
 QUICK = [model for model in MODELS if "AIM" not in model]
+# Models of tables in which a person has several rows.
+RELATIONAL = {"dpsynth MST": ("dpsynth", "MST"), "dpsynth": ("dpsynth", "default")}
 PACKAGES = {
     "opendp": ("opendp", "mbi", "jax", "numpy"),
     "smartnoise": ("smartnoise-synth", "opendp", "mbi", "jax", "numpy"),
     "dpmm": ("dpmm", "opendp", "numpy"),
+    "dpsynth": ("dpsynth", "mbi", "jax", "numpy"),
 }
 ONE_CORE = {
     "OMP_NUM_THREADS": "1",
@@ -63,7 +66,7 @@ def fit(model, codes, task, *, environments, limit, memory, timeout=None):
     Parameters
     ----------
     model : str
-        Of `MODELS`.
+        Of `MODELS` or `RELATIONAL`.
     codes : data frame
     task : dict
         See `peers/_fitting.py`.
@@ -86,7 +89,7 @@ def fit(model, codes, task, *, environments, limit, memory, timeout=None):
     subprocess.TimeoutExpired
         After ``timeout``.
     """
-    peer, name = MODELS[model]
+    peer, name = (MODELS | RELATIONAL)[model]
     size = int(memory * 2**30)
     limits = {resource.RLIMIT_CPU: (limit, limit + 5), resource.RLIMIT_DATA: (size, size)}
 

@@ -70,8 +70,8 @@ def row_distances(
         - "within row": pairs of other columns;
         - "two rows": two different rows of a person, drawn at random; pairs of a column of one and
           a column of the other, the same or another, without the index;
-        - "lag 1", "lag 3": the same for a row and the first or third after it;
-        - "transitions": the pairs of "lag 1" of a column with itself;
+        - "lag 1", "lag 3": pairs of columns, as before, of a row and the first or third after it;
+        - "transitions", "transitions, lag 3": of these only the pairs of a column with itself;
         - "sizes": the number of rows of a person;
         - "gap": the difference between the indices of consecutive rows;
         - "ties": absolute difference of the shares of consecutive rows with an equal index;
@@ -147,8 +147,8 @@ def row_distances(
             ]
             pairs = _pair_distances(products, encoded_memory, encoded_memory)
             found[f"lag {lag}"] = pairs.mean()
-            if lag == 1:
-                found["transitions"] = pairs.diagonal().mean()
+            name = "transitions" if lag == 1 else f"transitions, lag {lag}"
+            found[name] = pairs.diagonal().mean()
 
     found["sizes"] = _value_distance(first.sizes, second.sizes, n_bins=n_bins)
     if index is not None:

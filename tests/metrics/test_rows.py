@@ -30,6 +30,7 @@ NAMES = [
     "lag 1",
     "transitions",
     "lag 3",
+    "transitions, lag 3",
     "sizes",
     "gap",
     "ties",
@@ -135,7 +136,7 @@ def test_hand_computed_lags_and_transitions():
     # Real: aa, ab, bb. Synthetic: bb, ba, aa.
     assert result["lag 1"] == result["transitions"] == pytest.approx(1 / 3)
     # Real: ab. Synthetic: ba.
-    assert result["lag 3"] == 1
+    assert result["lag 3"] == result["transitions, lag 3"] == 1
     # Unordered, the two tables have the same two rows of a person.
     assert result["two rows"] == pytest.approx(0, abs=1e-12)
     assert result["sizes"] == 0.5
@@ -197,7 +198,7 @@ def test_hand_computed_pairs_with_the_parents():
     assert result["parent-child"] == pytest.approx((2 / 3 + 0) / 2)
     # aa, bb, bb against ba, bb, ab.
     assert result["within row"] == pytest.approx(2 / 3)
-    assert not {"lag 1", "transitions", "gap", "ties", "trajectories"} & set(result.index)
+    assert not {"lag 1", "transitions", "gap", "ties"} & set(result.index)
 
 
 def test_hand_computed_sums_means_and_slopes():
@@ -232,7 +233,7 @@ def test_persons_without_rows_are_of_size_zero():
     synthetic = real[:2]
     result = row_distances(real, synthetic, schema, person="who", index="t")
     assert result["sizes"] == 0.5
-    assert (result.drop(["sizes", "lag 3"]) == 0).all()
+    assert (result.drop(["sizes", "lag 3", "transitions, lag 3"]) == 0).all()
 
 
 def test_nothing_to_compare_is_nan_and_nothing_made_is_one():

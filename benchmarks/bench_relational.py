@@ -1,0 +1,397 @@
+"""Persons with several rows: RelationalSampler beside what could be done without it.
+
+::
+
+    python benchmarks/bench_relational.py --tables rwm5yr nlswork --epsilons 1 --seeds 3
+    python benchmarks/bench_relational.py --environments environments --against all
+
+Distances are those of `row_distances`, of the synthetic rows to those of held-out persons
+(``--against held-out``, 30 percent of them), to those that were fitted (``fitted``), or of a fit to
+all persons to all of them (``all``). Neighbours differ by adding or removing a person with all
+rows, delta is 1e-5.
+
+- "real": the fitted persons themselves, and "real half": half of them;
+- "shuffled": the fitted rows, each given to the place of another, which keeps its person and index;
+- "independent rows": `TableSampler` with ``unit``, for 90 percent of epsilon, and a noisy histogram
+  of the numbers of rows; rows with similar static columns are given to one person;
+- "flattened": `TableSampler` on one row a person, with a column for each column and row;
+- "dpsynth", and "dpsynth MST" with all slots: its relational synthesis, on codes in public bins.
+
+All but the first two and `RelationalSampler` need a single child table or a panel. Seconds are CPU
+time of fit and sample. TPC-H has relative errors of counting queries too: each counts the rows of
+a join of the three tables in a random part of the range or the labels of three columns, one of each
+table; errors are relative to the true count, or to 0.1 percent of the rows if it is less.
+"""
+
+import argparse
+import time
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from _common import record
+from _peers import RELATIONAL, fit, versions
+from _registry import public_bins
+from _relational_tables import NEXT_ROW, TABLES, keep_persons
+from _tables import DELTA, summarize
+from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_limits
+
+from sklearn_dpgen.metrics import next_row_score, row_distances
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Categorical, Datetime, Ordinal, Schema
+from sklearn_dpgen.tables import TableSampler
+from sklearn_dpgen.tables._records import encode_codes
+
+TEST = 0.3
+# The share of epsilon for the numbers of rows, of independent rows.
+SIZES = 0.1
+# More columns of a flattened table take minutes.
+MOST_COLUMNS = 60
+N_QUERIES, LEAST = 500, 0.001
+# Why a model has no result.
+NOT_HERE = "is not applicable or not installed"
+
+
+def split(data, against):
+    """Return the tables to fit, and those to compare with."""
+    root = data.schema[data.schema.root]
+    persons = data.tables[data.schema.root][root.primary_key].drop_duplicates()
+    if against == "all":
+        return data.tables, data.tables
+    test = persons.sample(frac=TEST, random_state=0)
+    train = keep_persons(data.tables, data.schema, persons[~persons.isin(test)])
+    return train, train if against == "fitted" else keep_persons(data.tables, data.schema, test)
+
+
+def real(data, tables, epsilon, seed, args, *, share=1.0):
+    """Return the real rows of some persons."""
+    root = data.schema[data.schema.root]
+    persons = tables[data.schema.root][root.primary_key].drop_duplicates()
+    chosen = persons.sample(frac=share, random_state=seed)
+    kept = keep_persons(tables, data.schema, chosen)
+    return {name: view.join(kept) for name, view in data.views.items()}
+
+
+def shuffled(data, tables, epsilon, seed, args):
+    """Return the rows given to others, without noise, but for the index."""
+    name, view, frame = _single(data, tables)
+    rows = [c for c in view.schema if c not in (view.index, *view.static)]
+    frame, is_row = frame.copy(), _is_row(frame, view)
+    order = np.random.default_rng(seed).permutation(is_row.sum())
+    frame.loc[is_row, rows] = frame.loc[is_row, rows].iloc[order].set_axis(frame.index[is_row])
+    return {name: frame}
+
+
+def independent_rows(data, tables, epsilon, seed, args):
+    """Return rows from `TableSampler`, given to persons of noisy numbers of rows."""
+    name, view, frame = _single(data, tables)
+    rng = np.random.default_rng(seed)
+    sizes = frame.assign(is_row=_is_row(frame, view)).groupby(view.person)["is_row"].sum()
+    bound = _max_rows(data)
+    counts = np.bincount(sizes.clip(upper=bound), minlength=bound + 1).astype(float)
+    # A person adds one to one count.
+    counts += rng.laplace(scale=1 / (SIZES * epsilon), size=len(counts))
+    shares = counts.clip(0, None) / counts.clip(0, None).sum()
+    sizes = rng.choice(bound + 1, size=len(sizes), p=shares)
+    sampler = _sampler(view.schema, (1 - SIZES) * epsilon, seed, unit=view.person)
+    rows = frame.loc[_is_row(frame, view), [view.person, *view.schema]]
+    made = sampler.fit(rows).sample(int(sizes.sum()), random_state=seed)
+    static = [*view.static]
+    if static:
+        made = made.sort_values(static, ignore_index=True)
+    made[view.person] = np.repeat(np.arange(len(sizes)), sizes)
+    for column in static:
+        made[column] = made.groupby(view.person)[column].transform("first")
+    if view.index is None or not (sizes == 0).any():
+        return {name: made}
+    empty = pd.DataFrame({view.person: np.flatnonzero(sizes == 0)})
+    return {name: pd.concat([made, empty])}
+
+
+def flattened(data, tables, epsilon, seed, args):
+    """Return rows from `TableSampler` on one row a person."""
+    name, view, frame = _single(data, tables)
+    bound = _max_rows(data)
+    rows = [c for c in view.schema if c not in view.static]
+    slots = {c: [f"{c} {slot}" for slot in range(bound)] for c in rows}
+    if len(rows) * bound + len(view.static) > MOST_COLUMNS:
+        return None
+    columns = {c: view.schema[c] for c in view.static}
+    columns |= {s: replace(view.schema[c], nullable=True) for c in rows for s in slots[c]}
+    frame = frame.sort_values([view.person, *([view.index] if view.index else [])])
+    slot = frame.groupby(view.person).cumcount()
+    wide = frame.drop_duplicates(view.person).set_index(view.person)[[*view.static]]
+    is_used = slot < bound
+    for c in rows:
+        pivot = frame[is_used].assign(slot=slot).pivot(index=view.person, columns="slot", values=c)
+        pivot = pivot.reindex(columns=range(bound)).set_axis(slots[c], axis=1)
+        wide = wide.join(pivot)
+    sampler = _sampler(Schema(columns), epsilon, seed).fit(wide)
+    made = sampler.sample(len(wide), random_state=seed)
+    parts = [
+        made[[*view.static]].assign(
+            **{c: made[slots[c][place]] for c in rows}, **{view.person: made.index}
+        )
+        for place in range(bound)
+    ]
+    long = pd.concat(parts, ignore_index=True)
+    required = [c for c in rows if not view.schema[c].nullable]
+    if view.index is None:
+        long = long.dropna(subset=rows, how="all")
+    else:
+        long = long.dropna(subset=[view.index])
+    # A null in a column without nulls is replaced by a value of the column, drawn.
+    rng = np.random.default_rng(seed)
+    for c in required:
+        known, is_null = long[c].dropna().to_numpy(), long[c].isna()
+        long.loc[is_null, c] = rng.choice(known, size=is_null.sum())
+    return {name: long}
+
+
+def dpsynth(data, tables, epsilon, seed, args, *, model):
+    """Return rows from the relational synthesis of dpsynth, in an environment of its own."""
+    if args.environments is None or versions("dpsynth", args.environments) is None:
+        return None
+    name, view, frame = _single(data, tables)
+    rows = [c for c in view.schema if c not in view.static]
+    if not view.static:
+        return None
+    encoder = TabularEncoder(view.schema, n_bins=public_bins(view.schema)).fit()
+    is_row = _is_row(frame, view)
+    # A person without rows has -1 in their columns.
+    known = frame.loc[:, [*view.schema]].where(np.outer(is_row, [True] * len(view.schema)))
+    filled = known.fillna({c: frame.loc[is_row, c].iloc[0] for c in rows if not is_row.all()})
+    filled[[*view.static]] = frame[[*view.static]]
+    codes = np.column_stack(encode_codes(filled, encoder).columns)
+    codes = pd.DataFrame(codes, columns=[*view.schema]).astype(int)
+    codes.loc[~is_row.to_numpy(), rows] = -1
+    codes.insert(0, view.person, pd.factorize(frame[view.person])[0])
+    sizes = {c: (encoder.columns_[c].n_categories, False) for c in view.schema}
+    task = {"epsilon": epsilon, "delta": DELTA, "seed": seed, "sizes": sizes, "rows": rows}
+    task |= {"person": view.person, "static": [*view.static], "max_rows": _max_rows(data)}
+    made, result = fit(
+        model,
+        codes,
+        task,
+        environments=args.environments,
+        limit=args.limit_s,
+        memory=args.memory_gib,
+        timeout=2 * args.limit_s,
+    )
+    if made is None:
+        print(f"{model}: {result['failure']}")
+        return None
+    is_row = made[rows[0]] >= 0
+    found = encoder.decode_codes(made[[*view.schema]].clip(0), rng=np.random.default_rng(seed))
+    found.loc[~is_row, rows] = None
+    return {name: found.assign(**{view.person: made[view.person]})}, result["cpu seconds"]
+
+
+def relational_sampler(data, tables, epsilon, seed, args):
+    """Return what `RelationalSampler` draws."""
+    try:
+        from sklearn_dpgen.tables import RelationalSampler
+    except ImportError:
+        return None
+    root, is_panel = data.schema.root, len(data.schema) == 1
+    sampler = RelationalSampler(
+        epsilon=epsilon,
+        delta=DELTA,
+        schema=data.schema[root] if is_panel else data.schema,
+        neighbours="add_or_remove",
+        random_state=seed,
+    )
+    n_persons = tables[root][data.schema[root].primary_key].nunique()
+    sampler.fit(tables[root] if is_panel else tables)
+    made = sampler.sample(n_persons, random_state=seed)
+    made = {root: made} if is_panel else made
+    return {name: view.join(made) for name, view in data.views.items()}
+
+
+MODELS = {
+    "real": real,
+    "real half": partial(real, share=0.5),
+    "shuffled": shuffled,
+    "independent rows": independent_rows,
+    "flattened": flattened,
+    "RelationalSampler": relational_sampler,
+    **{model: partial(dpsynth, model=model) for model in RELATIONAL},
+}
+# Of these, several budgets are of no use.
+WITHOUT_NOISE = ("real", "real half", "shuffled")
+TREES = ("real", "real half", "RelationalSampler")
+
+
+def _single(data, tables):
+    ((name, view),) = data.views.items()
+    return name, view, view.join(tables).reset_index(drop=True)
+
+
+def _is_row(frame, view):
+    """Return which rows are not those of a person without rows."""
+    if view.index is None:
+        rows = [c for c in view.schema if c not in view.static]
+        return frame[rows].notna().any(axis=1)
+    return frame[view.index].notna()
+
+
+def _max_rows(data):
+    (bound,) = (table.max_rows for table in data.schema.values() if table.max_rows is not None)
+    return bound
+
+
+def _sampler(schema, epsilon, seed, **options):
+    return TableSampler(
+        epsilon,
+        DELTA,
+        schema=schema,
+        neighbours="add_or_remove",
+        population_size=5_000,
+        random_state=seed,
+        device="cpu",
+        **options,
+    )
+
+
+def distances(data, tables, made):
+    """Return the distances of each view."""
+    found = {}
+    for name, view in data.views.items():
+        frames = (view.join(tables), made[name])
+        row = row_distances(
+            *frames, view.schema, person=view.person, index=view.index, static=view.static
+        )
+        found[name] = {measure: float(value) for measure, value in row.items()}
+    return found
+
+
+def next_row_auc(name, view, tables, made):
+    """Return the area under the curve of a predictor of the next row, fitted to synthetic rows."""
+    target, transform = NEXT_ROW[name]
+    return next_row_score(
+        made,
+        view.join(tables),
+        view.schema,
+        person=view.person,
+        index=view.index,
+        target=target,
+        target_transform=transform,
+        estimator=HistGradientBoostingClassifier(random_state=0),
+    )
+
+
+def query_errors(data, tables, made):
+    """Return the mean and the median relative error of counting queries through all tables."""
+    orders, lines = data.views["orders"], data.views["lines"]
+    joined = [
+        _all_tables(orders, lines, {"orders": orders.join(tables), "lines": lines.join(tables)}),
+        _all_tables(orders, lines, made),
+    ]
+    persons = [frames[orders.person].nunique() for frames in (orders.join(tables), made["orders"])]
+    rng, errors = np.random.default_rng(0), []
+    groups = [
+        [*orders.static],
+        [c for c in orders.schema if c not in orders.static],
+        [c for c in lines.schema if c not in lines.static],
+    ]
+    schema = dict(orders.schema) | dict(lines.schema)
+    for _ in range(N_QUERIES):
+        chosen = [(c, schema[c]) for c in (rng.choice(names) for names in groups)]
+        parts = [_random_part(column, rng) for _, column in chosen]
+        real_count, made_count = (
+            np.logical_and.reduce(
+                [is_in(frame[c]) for (c, _), is_in in zip(chosen, parts, strict=True)]
+            ).sum()
+            for frame in joined
+        )
+        made_count = made_count * persons[0] / persons[1]
+        errors.append(abs(made_count - real_count) / max(real_count, LEAST * len(joined[0])))
+    return {"query error": float(np.mean(errors)), "median error": float(np.median(errors))}
+
+
+def _all_tables(orders, lines, made):
+    """Return the rows of the join of all tables."""
+    static = made["orders"][[lines.person, *orders.static]]
+    return made["lines"].merge(static, on=lines.person).dropna(subset=[lines.index])
+
+
+def _random_part(column, rng):
+    """Return a test of whether values are in a random half of the labels or of the range."""
+    if isinstance(column, Categorical | Ordinal):
+        labels = list(column.labels)
+        chosen = [labels[i] for i in rng.permutation(len(labels))[: -(-len(labels) // 2)]]
+        return lambda values: values.isin(chosen).to_numpy()
+    start = rng.uniform(0, 0.5)
+    low, high = column.from_unit(np.array([2 * start - 1, 2 * start]))
+    if isinstance(column, Datetime):
+        low, high = pd.Timestamp(low), pd.Timestamp(high)
+    return lambda values: values.between(low, high).to_numpy()
+
+
+def run(name, args):
+    """Yield the results of all models on a table, a row for each view, budget and seed."""
+    data = TABLES[name]()
+    train, test = split(data, args.against)
+    for model in args.models:
+        if len(data.views) > 1 and model not in TREES:
+            continue
+        for epsilon in [np.inf] if model in WITHOUT_NOISE else args.epsilons:
+            for seed in range(args.seeds):
+                start = time.process_time()
+                made = MODELS[model](data, train, epsilon, seed, args)
+                seconds = time.process_time() - start
+                if made is None:
+                    print(f"{name}: {model} {NOT_HERE}")
+                    break
+                if isinstance(made, tuple):
+                    made, seconds = made
+                found = distances(data, test, made)
+                if name in NEXT_ROW:
+                    ((view, frame),) = made.items()
+                    found[view]["AUC next row"] = next_row_auc(name, data.views[view], test, frame)
+                if "lines" in made:
+                    found["lines"] |= query_errors(data, test, made)
+                for view, row in found.items():
+                    yield {
+                        "table": name,
+                        "view": view,
+                        "model": model,
+                        "epsilon": float(epsilon),
+                        "seed": seed,
+                        "cpu seconds": seconds,
+                        **row,
+                    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--against", default="held-out", choices=["held-out", "fitted", "all"])
+    parser.add_argument("--environments", help="folder of the environments of peers")
+    parser.add_argument("--limit-s", type=int, default=900, help="CPU seconds of a peer's fit")
+    parser.add_argument("--memory-gib", type=float, default=8, help="memory of a peer's fit")
+    args = parser.parse_args()
+    rows = []
+    with threadpool_limits(1):
+        for name in args.tables:
+            found = list(run(name, args))
+            rows += summarize(found, by=("table", "view", "model", "epsilon"))
+            _show(found)
+    meta = {"delta": DELTA, "against": args.against, "seeds": args.seeds}
+    record("relational", rows, meta)
+
+
+def _show(rows):
+    frame = pd.DataFrame(rows).drop(columns="seed")
+    means = frame.groupby(["table", "view", "model", "epsilon"], sort=False).mean()
+    with pd.option_context("display.width", 250, "display.max_columns", None):
+        print(means.round(3), flush=True)
+
+
+if __name__ == "__main__":
+    main()
