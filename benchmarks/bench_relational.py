@@ -14,7 +14,8 @@ rows, delta is 1e-5.
 - "shuffled": the fitted rows, each given to the place of another, which keeps its person and index;
 - "independent rows": `TableSampler` with ``unit``, for 90 percent of epsilon, and a noisy histogram
   of the numbers of rows; rows with similar static columns are given to one person;
-- "flattened": `TableSampler` on one row a person, with a column for each column and row;
+- "flattened": `TableSampler` on one row a person, with a column for each column and row, or "by
+  index" with one for each column and value of the index, where there are few;
 - "dpsynth", and "dpsynth MST" with all slots: its relational synthesis, on codes in public bins.
 
 All but the first two and `RelationalSampler` need a single child table or a panel. Seconds are CPU
@@ -40,7 +41,7 @@ from threadpoolctl import threadpool_limits
 
 from sklearn_dpgen.metrics import next_row_score, row_distances
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Categorical, Datetime, Ordinal, Schema
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._records import encode_codes
 
@@ -110,44 +111,63 @@ def independent_rows(data, tables, epsilon, seed, args):
     return {name: pd.concat([made, empty])}
 
 
-def flattened(data, tables, epsilon, seed, args):
-    """Return rows from `TableSampler` on one row a person."""
+def flattened(data, tables, epsilon, seed, args, *, by_index=False):
+    """Return rows from `TableSampler` on one row a person.
+
+    There is a column for each column and row, the index among them, or ``by_index`` for each other
+    column and value of the index.
+    """
     name, view, frame = _single(data, tables)
-    bound = _max_rows(data)
+    bound, values = _max_rows(data), _index_values(view)
     rows = [c for c in view.schema if c not in view.static]
-    slots = {c: [f"{c} {slot}" for slot in range(bound)] for c in rows}
+    required = [c for c in rows if not view.schema[c].nullable and c != view.index]
+    if by_index:
+        if not required or values is None:
+            return None
+        rows.remove(view.index)
+        slot = frame[view.index].map({value: place for place, value in enumerate(values)})
+        bound = len(values)
+    else:
+        values = None
+        frame = frame.sort_values([view.person, *([view.index] if view.index else [])])
+        slot = frame.groupby(view.person).cumcount()
     if len(rows) * bound + len(view.static) > MOST_COLUMNS:
         return None
+    slots = {c: [f"{c} {place}" for place in range(bound)] for c in rows}
     columns = {c: view.schema[c] for c in view.static}
     columns |= {s: replace(view.schema[c], nullable=True) for c in rows for s in slots[c]}
-    frame = frame.sort_values([view.person, *([view.index] if view.index else [])])
-    slot = frame.groupby(view.person).cumcount()
     wide = frame.drop_duplicates(view.person).set_index(view.person)[[*view.static]]
-    is_used = slot < bound
+    given = frame[slot < bound].assign(slot=slot)
     for c in rows:
-        pivot = frame[is_used].assign(slot=slot).pivot(index=view.person, columns="slot", values=c)
-        pivot = pivot.reindex(columns=range(bound)).set_axis(slots[c], axis=1)
-        wide = wide.join(pivot)
-    sampler = _sampler(Schema(columns), epsilon, seed).fit(wide)
-    made = sampler.sample(len(wide), random_state=seed)
-    parts = [
-        made[[*view.static]].assign(
-            **{c: made[slots[c][place]] for c in rows}, **{view.person: made.index}
-        )
-        for place in range(bound)
-    ]
+        pivot = given.pivot(index=view.person, columns="slot", values=c)
+        wide = wide.join(pivot.reindex(columns=range(bound)).set_axis(slots[c], axis=1))
+    made = _sampler(Schema(columns), epsilon, seed).fit(wide).sample(len(wide), random_state=seed)
+    parts = []
+    for place in range(bound):
+        part = made[[*view.static]].assign(**{c: made[slots[c][place]] for c in rows})
+        if values is not None:
+            part[view.index] = values[place]
+        parts.append(part.assign(**{view.person: made.index}))
     long = pd.concat(parts, ignore_index=True)
-    required = [c for c in rows if not view.schema[c].nullable]
-    if view.index is None:
-        long = long.dropna(subset=rows, how="all")
-    else:
-        long = long.dropna(subset=[view.index])
-    # A null in a column without nulls is replaced by a value of the column, drawn.
+    # There is a row where a column without nulls has a value, the index if it is a column.
+    required = [c for c in rows if c in (view.index, *required)]
+    presence = view.index if view.index in rows else required[0]
+    long = long[long[presence].notna()].copy()
     rng = np.random.default_rng(seed)
     for c in required:
         known, is_null = long[c].dropna().to_numpy(), long[c].isna()
         long.loc[is_null, c] = rng.choice(known, size=is_null.sum())
     return {name: long}
+
+
+def _index_values(view):
+    """Return the values of the index, or None if it is no range of integers."""
+    column = view.schema.get(view.index)
+    if isinstance(column, Ordinal):
+        return list(column.labels)
+    if isinstance(column, Numeric) and column.integer and column.step in (None, 1):
+        return list(range(int(column.low), int(column.high) + 1))
+    return None
 
 
 def dpsynth(data, tables, epsilon, seed, args, *, model):
@@ -216,6 +236,7 @@ MODELS = {
     "shuffled": shuffled,
     "independent rows": independent_rows,
     "flattened": flattened,
+    "flattened by index": partial(flattened, by_index=True),
     "RelationalSampler": relational_sampler,
     **{model: partial(dpsynth, model=model) for model in RELATIONAL},
 }
