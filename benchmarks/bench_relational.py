@@ -121,6 +121,8 @@ def flattened(data, tables, epsilon, seed, args, *, by_index=False):
     bound, values = _max_rows(data), _index_values(view)
     rows = [c for c in view.schema if c not in view.static]
     required = [c for c in rows if not view.schema[c].nullable and c != view.index]
+    if view.index is None and not required:
+        return None
     if by_index:
         if not required or values is None:
             return None
@@ -175,22 +177,23 @@ def dpsynth(data, tables, epsilon, seed, args, *, model):
     if args.environments is None or versions("dpsynth", args.environments) is None:
         return None
     name, view, frame = _single(data, tables)
-    rows = [c for c in view.schema if c not in view.static]
-    if not view.static:
+    static, rows = [*view.static], [c for c in view.schema if c not in view.static]
+    if not static:
         return None
-    encoder = TabularEncoder(view.schema, n_bins=public_bins(view.schema)).fit()
     is_row = _is_row(frame, view)
     # A person without rows has -1 in their columns.
-    known = frame.loc[:, [*view.schema]].where(np.outer(is_row, [True] * len(view.schema)))
-    filled = known.fillna({c: frame.loc[is_row, c].iloc[0] for c in rows if not is_row.all()})
-    filled[[*view.static]] = frame[[*view.static]]
-    codes = np.column_stack(encode_codes(filled, encoder).columns)
-    codes = pd.DataFrame(codes, columns=[*view.schema]).astype(int)
-    codes.loc[~is_row.to_numpy(), rows] = -1
+    codes = pd.DataFrame(-1, index=frame.index, columns=[*static, *rows])
     codes.insert(0, view.person, pd.factorize(frame[view.person])[0])
-    sizes = {c: (encoder.columns_[c].n_categories, False) for c in view.schema}
+    encoders, sizes = [], {}
+    for names, chosen in ((static, is_row | True), (rows, is_row)):
+        schema = Schema({c: view.schema[c] for c in names})
+        encoder = TabularEncoder(schema, n_bins=public_bins(schema)).fit()
+        found = encode_codes(frame.loc[chosen, names], encoder).columns
+        codes.loc[chosen, names] = np.column_stack(found).astype(int)
+        sizes |= {c: (column.n_categories, False) for c, column in encoder.columns_.items()}
+        encoders.append(encoder)
     task = {"epsilon": epsilon, "delta": DELTA, "seed": seed, "sizes": sizes, "rows": rows}
-    task |= {"person": view.person, "static": [*view.static], "max_rows": _max_rows(data)}
+    task |= {"person": view.person, "static": static, "max_rows": _max_rows(data)}
     made, result = fit(
         model,
         codes,
@@ -203,10 +206,12 @@ def dpsynth(data, tables, epsilon, seed, args, *, model):
     if made is None:
         print(f"{model}: {result['failure']}")
         return None
-    is_row = made[rows[0]] >= 0
-    found = encoder.decode_codes(made[[*view.schema]].clip(0), rng=np.random.default_rng(seed))
-    found.loc[~is_row, rows] = None
-    return {name: found.assign(**{view.person: made[view.person]})}, result["cpu seconds"]
+    rng, is_row = np.random.default_rng(seed), made[rows[0]] >= 0
+    first, second = (
+        encoder.decode_codes(part, rng=rng).set_index(part.index)
+        for encoder, part in zip(encoders, (made[static], made.loc[is_row, rows]), strict=True)
+    )
+    return {name: made[[view.person]].join(first).join(second)}, result["cpu seconds"]
 
 
 def relational_sampler(data, tables, epsilon, seed, args):
@@ -401,8 +406,9 @@ def main():
     with threadpool_limits(1):
         for name in args.tables:
             found = list(run(name, args))
-            rows += summarize(found, by=("table", "view", "model", "epsilon"))
-            _show(found)
+            if found:
+                rows += summarize(found, by=("table", "view", "model", "epsilon"))
+                _show(found)
     meta = {"delta": DELTA, "against": args.against, "seeds": args.seeds}
     record("relational", rows, meta)
 
