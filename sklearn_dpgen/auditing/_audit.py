@@ -5,6 +5,7 @@ import math
 import textwrap
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_random_state
 
-from sklearn_dpgen.accounting import GaussianProfile, Public
+from sklearn_dpgen.accounting import GaussianProfile
 from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,
@@ -23,23 +24,17 @@ from sklearn_dpgen.auditing._bounds import (
     equivalent_mu,
     least_epsilon,
 )
+from sklearn_dpgen.auditing._pools import Pool, extreme_records
 from sklearn_dpgen.auditing._transcript import (
     Transcript,
     batch_findings,
     noise_findings,
     scale_bounds,
 )
-from sklearn_dpgen.auditing._white_box import (
-    Pool,
-    WhiteBox,
-    extreme_records,
-    one_run,
-    repeated,
-)
+from sklearn_dpgen.auditing._white_box import WhiteBox, one_run, repeated
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, Mechanism
 from sklearn_dpgen.utils._random import observed_noise
-from sklearn_dpgen.utils._source_and_target import known_labels
 from sklearn_dpgen.utils._validation import check_choice
 
 __all__ = ["AuditResult", "audit"]
@@ -142,6 +137,7 @@ def _plain(value):
     return value
 
 
+_UNDERPRICED = "for some draws, one {} changes the releases by more than they were priced for"
 _METHODS = ("white_box", "repeated", "one_run")
 _N_DRAWS = {"white_box": 2**19, "repeated": 500}
 
@@ -171,8 +167,10 @@ def audit(
     estimator : estimator
         A central private estimator or a local mechanism. Clones of it are fitted, without its
         ledger.
-    X : array-like or data frame of shape (n_samples, n_features)
-        A table that the estimator accepts. Its rows and ranges supply the neighbouring tables.
+    X : array-like or data frame of shape (n_samples, n_features), or mapping of data frames
+        A table, or several ones by their names, that the estimator accepts. Its rows and ranges
+        supply the neighbouring tables. If the report of the estimator names a unit, each table has
+        its column, and a person with all rows, in all tables, takes the place of a record.
     y : array-like of shape (n_samples,), optional
     sensitive_features : array-like of shape (n_samples,), optional
     method : {"white_box", "repeated", "one_run"}, default="white_box"
@@ -182,8 +180,9 @@ def audit(
         released vectors. "one_run" replaces many records in one fit, each by a fair coin, and
         guesses the coins. The last two are for estimators, not for mechanisms.
     candidates : like X, optional
-        Records that replace others. None takes corners of the ranges of ``X``, and records far
-        outside of them, which the estimator must clip.
+        Records that replace others, or persons: all rows with one value of the unit. None takes
+        corners of the ranges of ``X``, and records far outside of them, which the estimator must
+        clip; for persons with 1, 2 and 500 of such rows, equal and unequal ones, and nulls.
     confidence : float, default=0.999
         Confidence of the bound, over the noise that was drawn to measure its scale.
     n_trials : int, default=40
@@ -210,13 +209,19 @@ def audit(
 
     Notes
     -----
-    The neighbouring relation is that of ``privacy_``: one record is replaced, within its group if
-    the sizes of groups are public, or one is added. The scale of the noise is bounded from above by
-    the residuals of releases and by fresh draws from their source. Gaussian releases compose to
-    μ² = Σ ‖shift‖²/σ², other releases numerically, with losses rounded down. If batches are secret,
-    the two distributions are mixtures with the record in the batch and out of it, exact if all
-    other records are equal. If the shift of a release depends on earlier outcomes, the bound holds
-    for the transcripts that were drawn [1]_.
+    The neighbouring relation and its unit are those of ``privacy_``: one record is replaced, within
+    its group if the sizes of groups are public, or one is removed. With a unit, all rows of one
+    person are, in all tables. The scale of the noise is bounded from above by the residuals of
+    releases and by fresh draws from their source. Gaussian releases compose to μ² = Σ ‖shift‖²/σ²,
+    other releases numerically, with losses rounded down. If batches are secret, the two
+    distributions are mixtures with the record in the batch and out of it, exact if all other
+    records are equal. If the shift of a release depends on earlier outcomes, the bound holds for
+    the transcripts that were drawn [1]_.
+
+    If a mechanism draws one row of each person, both neighbours draw the same rows of all other
+    persons. The bound then holds for the rows that were drawn, and for any where the rows of each
+    person are equal. It is a finding if on any transcript of the search the releases differ by more
+    than they were priced for.
 
     References
     ----------
@@ -240,7 +245,7 @@ def audit(
     # The method "one_run" has no use for it.
     n_draws = _N_DRAWS.get(method, 0) if n_draws is None else n_draws
     started = time.perf_counter()
-    X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    X = X if isinstance(X, pd.DataFrame | Mapping) else np.asarray(X)
     if isinstance(estimator, Mechanism):
         if method != "white_box":
             raise PublicValueError(
@@ -260,16 +265,12 @@ def audit(
         fields = {"epsilon": epsilon, "neighbours": neighbours, "n_releases": n_releases}
         return _result(estimator, method, claim, confidence, started, findings=findings, **fields)
     claim = _claim(estimator, X, y, sensitive_features)
-    replaceable = None
-    if Public.SOURCE in claim.public:
-        replaceable = ~known_labels(np.asarray(y))
     search = WhiteBox(
         estimator,
         X,
         y,
         sensitive_features,
         claim=claim,
-        replaceable=replaceable,
         candidates=candidates,
         n_trials=n_trials,
         random_state=random_state,
@@ -283,10 +284,12 @@ def audit(
     settings = {"delta": claim.delta, "alpha": 1 - confidence}
     if method == "one_run":
         epsilon, mu = one_run(search, n_canaries=n_canaries, **settings)
-        fields["neighbours"] = f"{n_canaries} records at most, each replaced by a fair coin"
+        fields["neighbours"] = f"{n_canaries} {search.noun}s at most, each changed by a fair coin"
     else:
         neighbours = search.search(search.batch_positions(unaltered[0]), bounds)
         fields["neighbours"] = neighbours.words
+        if least_epsilon(search.worst, claim.delta) > claim.epsilon * (1 + 1e-9):
+            findings.append(_UNDERPRICED.format(search.noun))
         if method == "repeated":
             epsilon, mu = repeated(search, neighbours, n_runs=n_draws, **settings)
         else:

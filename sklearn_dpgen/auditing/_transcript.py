@@ -107,7 +107,11 @@ class Transcript(NoiseObserver):
         # Public draws, such as directions, are the same in both fits.
         if self._earlier is not None and len(self._uniforms) < len(self._earlier._uniforms):
             earlier = self._earlier._uniforms[len(self._uniforms)]
-            draws = earlier if earlier.shape == draws.shape else draws
+            if earlier.shape == draws.shape:
+                draws = earlier
+            elif earlier.ndim == draws.ndim == 1 and len(draws) == len(earlier) + 1:
+                # One draw for each person: the removed one was the first.
+                draws[1:] = earlier
         self._uniforms.append(draws)
         return draws
 

@@ -3,15 +3,15 @@
 import itertools
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 
 from sklearn_dpgen.accounting import Public
+from sklearn_dpgen.accounting._guarantee import Neighbours as Relation
 from sklearn_dpgen.accounting._guarantee import Shared
+from sklearn_dpgen.accounting._profiles import MixtureProfile
 from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,
@@ -24,178 +24,31 @@ from sklearn_dpgen.auditing._bounds import (
     mu_of_rates,
     rate_bounds,
 )
+from sklearn_dpgen.auditing._pools import (
+    PersonPool,
+    Pool,
+    Table,
+    extreme_records,
+    nasty_persons,
+)
 from sklearn_dpgen.auditing._transcript import DivergedError, Transcript
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._random import observed_noise
+from sklearn_dpgen.utils._source_and_target import known_labels
 
 __all__ = [
     "Neighbours",
-    "Pool",
-    "Table",
     "WhiteBox",
-    "extreme_records",
     "one_run",
     "release_pairs",
     "repeated",
 ]
 
-_OUTSIDE = 1e3
-_MOST_CORNERS = 12
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table: indices into the rows, the labels and the sensitive features of a pool."""
-
-    rows: np.ndarray
-    labels: np.ndarray
-    sides: np.ndarray
-
-    def replaced(self, position: int, row: int, label: int, side: int) -> "Table":
-        """Return the table with another record at one position."""
-        arrays = [array.copy() for array in (self.rows, self.labels, self.sides)]
-        for array, index in zip(arrays, (row, label, side), strict=True):
-            array[position] = index
-        return Table(*arrays)
-
-    def without(self, position: int) -> "Table":
-        """Return the table without one record."""
-        arrays = (self.rows, self.labels, self.sides)
-        return Table(*(np.delete(array, position) for array in arrays))
-
-
-class Pool:
-    """Records of which tables consist: the given ones, then candidates.
-
-    Parameters
-    ----------
-    X : array-like
-    y, sides : array-like or None
-        Labels and sensitive features of the given table.
-    candidates : like X
-        Records that may replace given ones.
-    """
-
-    def __init__(self, X: Any, y: Any, sides: Any, candidates: Any) -> None:
-        self.n = len(X)
-        self.X = X
-        self.candidates = self._append(candidates)
-        self.y, self.sides = y, sides
-
-    def _append(self, records):
-        if isinstance(self.X, pd.DataFrame):
-            self.X = pd.concat([self.X, records], ignore_index=True)
-        else:
-            self.X = np.concatenate([self.X, np.asarray(records, dtype=self.X.dtype)])
-        return np.arange(len(self.X) - len(records), len(self.X))
-
-    def varied(self, row: int, rng: np.random.RandomState) -> int:
-        """Add a record with some values changed to the pool, and return its index."""
-        record = _safe_indexing(self.X, [row]).copy()
-        is_frame = isinstance(record, pd.DataFrame)
-        width = record.shape[1]
-        changed = rng.uniform(size=width) < max(0.3, 1 / width)
-        changed[rng.randint(width)] = True
-        for j in np.flatnonzero(changed):
-            column = self.X.iloc[: self.n, j] if is_frame else pd.Series(self.X[: self.n, j])
-            value = _any_value(column, rng)
-            if is_frame:
-                record.isetitem(j, pd.Series([value], index=record.index).astype(column.dtype))
-            else:
-                record[0, j] = value
-        return int(self._append(record)[0])
-
-    def given(self) -> Table:
-        """Return the given table."""
-        return Table(*[np.arange(self.n)] * 3)
-
-    def arrays(self, table: Table) -> tuple:
-        """Return X, y and the sensitive features of a table."""
-        X = _safe_indexing(self.X, table.rows)
-        if isinstance(X, pd.DataFrame):
-            X = X.reset_index(drop=True)
-        return X, _taken(self.y, table.labels), _taken(self.sides, table.sides)
-
-
-def _taken(values, indices):
-    if values is None:
-        return None
-    values = _safe_indexing(values, indices)
-    return values.reset_index(drop=True) if isinstance(values, pd.Series) else values
-
-
-def extreme_records(X: Any, random_state: object = None) -> Any:
-    """Return records at the corners of the ranges of X, and far outside of them.
-
-    Parameters
-    ----------
-    X : data frame or ndarray
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    like X
-    """
-    rng = check_random_state(random_state)
-    frame = pd.DataFrame(X) if not isinstance(X, pd.DataFrame) else X
-    columns = [_extremes(frame[name]) for name in frame]
-    corners = _corners([inner for inner, _ in columns], rng)
-    middle = tuple(
-        column.median() if _is_continuous(column) else column.iloc[0]
-        for column in (frame[name] for name in frame)
-    )
-    outside = _corners([outer for _, outer in columns], rng)
-    chosen = list(dict.fromkeys([*corners, middle, *outside]))
-    made = pd.DataFrame(
-        {
-            name: pd.Series([row[j] for row in chosen]).astype(frame[name].dtype)
-            for j, name in enumerate(frame)
-        }
-    )
-    return made if isinstance(X, pd.DataFrame) else made.to_numpy()
-
-
-def _extremes(column):
-    """Return the extreme values of a column, and for numbers values far outside of them."""
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        low, high = column.min(), column.max()
-        width = (high - low) or 1
-        far = [low - _OUTSIDE * width, high + _OUTSIDE * width]
-        if pd.api.types.is_integer_dtype(column) or column.nunique() <= 2:
-            far = [low, high]
-        return [low, high], far
-    values = list(pd.unique(column))[:4]
-    return values, values
-
-
-def _any_value(column, rng):
-    """Return a value of a column, within its range, or a little outside."""
-    if rng.uniform() < 0.3 or not _is_continuous(column):
-        return column.iloc[rng.randint(len(column))]
-    low, high = column.min(), column.max()
-    beyond = rng.choice([0.0, 0.25, 1.0]) * (high - low)
-    return rng.uniform(low - beyond, high + beyond)
-
-
-def _is_continuous(column):
-    return pd.api.types.is_float_dtype(column) and column.nunique() > 2
-
-
-def _corners(values, rng):
-    total = np.prod([len(v) for v in values], dtype=float)
-    if total <= _MOST_CORNERS:
-        grid = np.stack(np.meshgrid(*[np.arange(len(v)) for v in values], indexing="ij"), -1)
-        picks = grid.reshape(-1, len(values))
-    else:
-        ends = np.array([[0] * len(values), [len(v) - 1 for v in values]])
-        drawn = [rng.randint(len(v), size=_MOST_CORNERS - 2) for v in values]
-        picks = np.concatenate([ends, np.stack(drawn, axis=1)])
-    return [tuple(v[i] for v, i in zip(values, pick, strict=True)) for pick in picks]
-
-
 # Composition takes long, so that shifts are rounded and equal ones are composed together.
 _MU_DIGITS = 1e5
 _N_CONFIRMED = 3
+# Number of rows of the largest person.
+_N_ROWS = 500
 _REFUSALS = (ValueError, ArithmeticError, DivergedError)
 
 
@@ -331,20 +184,32 @@ class WhiteBox:
         sensitive_features,
         *,
         claim,
-        replaceable=None,
         candidates=None,
         n_trials=40,
         random_state=None,
     ) -> None:
         self.estimator, self.claim = estimator, claim
         self.rng = check_random_state(random_state)
-        if candidates is None:
-            candidates = extreme_records(X, self.rng)
-        self.pool = Pool(X, y, sensitive_features, candidates)
+        self.pool: Pool | PersonPool
+        if claim.unit is None:
+            if candidates is None:
+                candidates = extreme_records(X, self.rng)
+            self.pool = Pool(X, y, sensitive_features, candidates)
+        else:
+            if candidates is None:
+                # A person who counts for some rows needs as many of them.
+                n_rows = max(_N_ROWS, claim.max_rows or 0)
+                candidates = nasty_persons(X, claim.unit, n_rows=n_rows, random_state=self.rng)
+            self.pool = PersonPool(X, y, sensitive_features, candidates, claim.unit)
+        self.noun = "record" if claim.unit is None else "person"
         self.n_trials = n_trials
-        self.replaceable = (
-            np.ones(self.pool.n, dtype=bool) if replaceable is None else np.asarray(replaceable)
-        )
+        self.replaceable = np.ones(self.pool.n, dtype=bool)
+        if Public.SOURCE in claim.public:
+            self.replaceable = ~known_labels(np.asarray(self.pool.y))
+        profiles = [getattr(p, "profile", p) for p, _ in claim.releases]
+        self._is_averaged = any(isinstance(p, MixtureProfile) for p in profiles)
+        # The pairs of the transcript with the largest loss, which need not be confirmed.
+        self.worst: list = []
 
     def fit(self, table: Table, transcript: Transcript, seed: int | None) -> Transcript:
         """Fit a clone on a table, and return its transcript."""
@@ -363,7 +228,8 @@ class WhiteBox:
 
     def pairs(self, neighbours: Neighbours, bounds: dict) -> list:
         """Return the pairs of distributions of the releases, on one fresh transcript."""
-        seed = neighbours.seed
+        # Public draws are at their worst, unless the claim averages over them.
+        seed = self.seed() if self._is_averaged else neighbours.seed
         base, position = neighbours.base, neighbours.position
         member = None if base is None else (position, 0)
         second = self.fit(neighbours.second, Transcript(member=member, is_fresh=True), seed)
@@ -410,9 +276,15 @@ class WhiteBox:
             spec = next(starts, None) if is_start else self._varied(best[1])
             if spec is None:
                 break
+            if self.claim.unit is not None and trial % 3 == 2:
+                # Draws of rows matter where the rows of a person differ.
+                spec = replace(spec, first=self.pool.mixed(self.rng), seed=self.seed())
             try:
                 neighbours = self._made(spec)
-                weight = _weight(self.pairs(neighbours, unit_bounds))
+                pairs = self.pairs(neighbours, unit_bounds)
+                weight = _weight(pairs)
+                if not self._is_averaged and weight > _weight(self.worst):
+                    self.worst = pairs
                 for _ in range(_N_CONFIRMED):
                     # On one transcript neighbours may look worse by chance.
                     if weight > best[0]:
@@ -464,15 +336,15 @@ class WhiteBox:
         table, row = self.pool.given(), choice.row
         kind = "the table as given"
         if choice.others is not None:
-            table, kind = self._constant(table, choice.others), "all other records alike"
+            table = self._constant(table, choice.others)
+            kind = f"all other {self.noun}s alike"
         label = self._other(self.pool.y, row) if choice.label else table.labels[row]
         side = self._other(self.pool.sides, row) if choice.side else table.sides[row]
         first = table.replaced(row, choice.first, label, side)
-        if self.claim.neighbours == "add_or_remove":
-            return Neighbours(
-                first, table.without(row), f"{kind}, one of them removed", choice.seed
-            )
-        words = f"{kind}, one replaced"
+        if self.claim.neighbours is Relation.ADD_OR_REMOVE:
+            words = f"{kind}, one {self.noun} removed"
+            return Neighbours(first, table.without(row), words, choice.seed)
+        words = f"{kind}, one {self.noun} replaced"
         second = table
         if choice.second != choice.others:
             second = table.replaced(row, choice.second, table.labels[row], table.sides[row])
@@ -582,9 +454,10 @@ def one_run(
 ) -> tuple[float, float]:
     """Return the ε and the μ that guesses of many records in one fit imply.
 
-    A fair coin decides of each canary, a row of the table, whether another record replaces it. The
-    shift by each canary alone is computed for the same outcomes on the given table, and guesses are
-    the signs of the projections of the released vectors on these shifts.
+    A fair coin decides of each canary, a record of the table, whether another one replaces it, or
+    whether it is removed. The shift by each canary alone is computed for the same outcomes on the
+    given table, and guesses are the signs of the projections of the released vectors on these
+    shifts.
 
     Returns
     -------
@@ -596,19 +469,21 @@ def one_run(
     coins = rng.uniform(size=len(rows)) < 0.5
     given, seed = pool.given(), search.seed()
 
-    def put(table, row, other):
-        return table.replaced(row, other, table.labels[row], table.sides[row])
+    def changed(chosen):
+        if search.claim.neighbours is Relation.ADD_OR_REMOVE:
+            return given.without(rows[chosen])
+        table = given
+        for row, other in zip(rows[chosen], others[chosen], strict=True):
+            table = table.replaced(row, other, table.labels[row], table.sides[row])
+        return table
 
-    mixed = given
-    for row, other in zip(rows[coins], others[coins], strict=True):
-        mixed = put(mixed, row, other)
-    seen = search.fit(mixed, Transcript(is_fresh=True), seed)
+    seen = search.fit(changed(coins), Transcript(is_fresh=True), seed)
     base = _stacked(search.fit(given, Transcript(seen), seed))
     outcome = np.concatenate([r.outcome.ravel() / r.scale for r in seen.releases])
     shifts = []
-    for row, other in zip(rows, others, strict=True):
+    for i in range(len(rows)):
         try:
-            moved = search.fit(put(given, row, other), Transcript(seen), seed)
+            moved = search.fit(changed([i]), Transcript(seen), seed)
             shifts.append(_stacked(moved) - base)
         except DivergedError:
             shifts.append(np.zeros_like(base))

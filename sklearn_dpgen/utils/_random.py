@@ -450,7 +450,9 @@ class CertifiedNoise(NoiseSource):
 
     def integers(self, high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw integers uniform on ``range(high)``, without bias."""
-        return uniform_integers(high, size)
+        observer, draws = _OBSERVER.get(), uniform_integers(high, size)
+        # A draw that an observer repeats may be from a larger range.
+        return draws if observer is None else observer.uniform(draws) % high
 
     def _choice(self, n, size):
         return np.arange(n) if size == n else self._first_distinct(n, size)
