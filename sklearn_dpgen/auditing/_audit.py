@@ -138,6 +138,7 @@ def _plain(value):
 
 
 _UNDERPRICED = "for some draws, one {} changes the releases by more than they were priced for"
+_N_AVERAGED = 10
 _METHODS = ("white_box", "repeated", "one_run")
 _N_DRAWS = {"white_box": 2**19, "repeated": 500}
 
@@ -294,7 +295,9 @@ def audit(
             epsilon, mu = repeated(search, neighbours, n_runs=n_draws, **settings)
         else:
             epsilon, mu = np.inf, None
-            for _ in range(n_transcripts):
+            # One draw of directions may cost more than the claim, which averages over them.
+            n_least = _N_AVERAGED if search.is_averaged else 1
+            for _ in range(max(n_transcripts, n_least)):
                 pairs = search.pairs(neighbours, bounds)
                 epsilon = min(epsilon, least_epsilon(pairs, claim.delta))
     if mu and all(isinstance(p, GaussianProfile) for p, _ in claim.releases):

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from sklearn.utils import _safe_indexing, check_random_state
 
 from sklearn_dpgen.exceptions import PublicValueError
@@ -35,7 +34,7 @@ class Table:
             array[position] = index
         return Table(*arrays)
 
-    def without(self, position: ArrayLike) -> "Table":
+    def without(self, position: int | np.ndarray) -> "Table":
         """Return the table without the records at some positions."""
         arrays = (self.rows, self.labels, self.sides)
         return Table(*(np.delete(array, position) for array in arrays))
@@ -156,9 +155,10 @@ class PersonPool:
             record = _varied(tables[name].iloc[[rows[changed]]], given, rng)
             tables[name] = pd.concat([tables[name], record], ignore_index=True)
             # One row, half of them, or all: equal rows add up, and draws choose among others.
-            is_changed = rng.uniform(size=len(rows)) < rng.choice([0, 0.5, 1])
-            is_changed[changed] = True
-            rows = np.where(is_changed, len(tables[name]) - 1, rows)
+            share = (0, 0.5, 1)[rng.randint(3)]
+            is_kept = np.asarray(rng.uniform(size=len(rows)) >= share)
+            is_kept[changed] = False
+            rows = np.where(is_kept, rows, len(tables[name]) - 1)
         if self._most[name] > 1:
             rows = np.resize(rows, rng.choice([len(rows), *_N_ROWS]))
         return self._append(tables, own | {name: rows})

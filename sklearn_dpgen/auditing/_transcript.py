@@ -111,7 +111,7 @@ class Transcript(NoiseObserver):
                 draws = earlier
             elif earlier.ndim == draws.ndim == 1 and len(draws) == len(earlier) + 1:
                 # One draw for each person: the removed one was the first.
-                draws[1:] = earlier
+                draws = np.append(draws[:1], earlier)
         self._uniforms.append(draws)
         return draws
 

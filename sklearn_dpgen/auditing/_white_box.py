@@ -207,7 +207,7 @@ class WhiteBox:
         if Public.SOURCE in claim.public:
             self.replaceable = ~known_labels(np.asarray(self.pool.y))
         profiles = [getattr(p, "profile", p) for p, _ in claim.releases]
-        self._is_averaged = any(isinstance(p, MixtureProfile) for p in profiles)
+        self.is_averaged = any(isinstance(p, MixtureProfile) for p in profiles)
         # The pairs of the transcript with the largest loss, which need not be confirmed.
         self.worst: list = []
 
@@ -229,7 +229,7 @@ class WhiteBox:
     def pairs(self, neighbours: Neighbours, bounds: dict) -> list:
         """Return the pairs of distributions of the releases, on one fresh transcript."""
         # Public draws are at their worst, unless the claim averages over them.
-        seed = self.seed() if self._is_averaged else neighbours.seed
+        seed = self.seed() if self.is_averaged else neighbours.seed
         base, position = neighbours.base, neighbours.position
         member = None if base is None else (position, 0)
         second = self.fit(neighbours.second, Transcript(member=member, is_fresh=True), seed)
@@ -276,14 +276,14 @@ class WhiteBox:
             spec = next(starts, None) if is_start else self._varied(best[1])
             if spec is None:
                 break
-            if self.claim.unit is not None and trial % 3 == 2:
+            if isinstance(self.pool, PersonPool) and trial % 3 == 2:
                 # Draws of rows matter where the rows of a person differ.
                 spec = replace(spec, first=self.pool.mixed(self.rng), seed=self.seed())
             try:
                 neighbours = self._made(spec)
                 pairs = self.pairs(neighbours, unit_bounds)
                 weight = _weight(pairs)
-                if not self._is_averaged and weight > _weight(self.worst):
+                if not self.is_averaged and weight > _weight(self.worst):
                     self.worst = pairs
                 for _ in range(_N_CONFIRMED):
                     # On one transcript neighbours may look worse by chance.

@@ -451,8 +451,12 @@ class CertifiedNoise(NoiseSource):
     def integers(self, high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw integers uniform on ``range(high)``, without bias."""
         observer, draws = _OBSERVER.get(), uniform_integers(high, size)
-        # A draw that an observer repeats may be from a larger range.
-        return draws if observer is None else observer.uniform(draws) % high
+        if observer is None:
+            return draws
+        # An observer may repeat the draw in another range, as a share of it.
+        shares = (draws + NoiseSource()._uniform(size)) / high
+        repeated = observer.uniform(shares)
+        return draws if repeated is shares else np.floor(repeated * high).astype(np.int64)
 
     def _choice(self, n, size):
         return np.arange(n) if size == n else self._first_distinct(n, size)

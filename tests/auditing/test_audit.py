@@ -70,14 +70,16 @@ def test_a_result_is_told_in_text_and_json():
     assert content["ratio"] == pytest.approx(1.2)
 
 
-def test_the_snippet_of_the_page_runs(capsys):
+def test_the_snippets_of_the_page_run(capsys):
     page = Path(__file__).parents[2] / "doc" / "audits.rst"
     if not page.exists():
         pytest.skip("needs a checkout, not a wheel")
     text = page.read_text(encoding="utf-8")
-    (code,) = re.findall(r"^\.\. testcode::\n\n((?: {4}.*\n|\n)+)", text, re.M)
-    exec(compile(textwrap.dedent(code), str(page), "exec"), {})
+    first, persons = re.findall(r"^\.\. testcode::\n\n((?: {4}.*\n|\n)+)", text, re.M)
+    exec(compile(textwrap.dedent(first), str(page), "exec"), {})
     assert "no violation found" in capsys.readouterr().out
+    exec(compile(textwrap.dedent(persons), str(page), "exec"), {})
+    assert re.match(r"False .*, one person replaced\n", capsys.readouterr().out)
 
 
 def test_a_bound_that_is_no_number_is_no_proof():
