@@ -111,7 +111,7 @@ class PersonPool:
     """
 
     def __init__(self, X: Any, y: Any, sides: Any, candidates: Any, unit: str) -> None:
-        self._unit, self._is_single = unit, isinstance(X, pd.DataFrame)
+        self._is_single = isinstance(X, pd.DataFrame)
         tables, rows = _by_person(X, unit)
         self.n = len(rows)
         self._rows = rows
@@ -152,13 +152,14 @@ class PersonPool:
             rows = rng.randint(len(given), size=1)
         changed = rng.randint(len(rows))
         if given.shape[1] and rng.uniform() < 0.7:
-            record = _varied(tables[name].iloc[[rows[changed]]], given, rng)
-            tables[name] = pd.concat([tables[name], record], ignore_index=True)
+            table: pd.DataFrame = tables[name]
+            record: pd.DataFrame = _varied(table.iloc[[rows[changed]]], given, rng)
+            tables[name] = pd.concat([table, record], ignore_index=True)
             # One row, half of them, or all: equal rows add up, and draws choose among others.
             share = (0, 0.5, 1)[rng.randint(3)]
-            is_kept = np.asarray(rng.uniform(size=len(rows)) >= share)
+            is_kept = rng.uniform(size=len(rows)) >= share
             is_kept[changed] = False
-            rows = np.where(is_kept, rows, len(tables[name]) - 1)
+            rows = np.where(is_kept, rows, len(table))
         if self._most[name] > 1:
             rows = np.resize(rows, rng.choice([len(rows), *_N_ROWS]))
         return self._append(tables, own | {name: rows})
