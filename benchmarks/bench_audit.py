@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from _common import RESULTS, record
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from sklearn_dpgen.auditing import audit
 from sklearn_dpgen.domains import Ball, Box, OneHot
@@ -31,7 +31,7 @@ from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier, DPSlicedWassersteinFairRegressor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "ledger"))
-from contract_cases import CASES, FAIR, FRAME, SIDE
+from contract_cases import CASES, FAIR, FRAME, IDS, SIDE
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.uniform(size=(120, 2))
@@ -39,6 +39,7 @@ TABLE = pd.DataFrame({"a": 100 * POINTS[:, 0], "b": RNG.choice(["x", "y", "z"], 
 SCHEMA = Schema({"a": Numeric(0, 100), "b": Categorical(["x", "y", "z"])})
 LINEAR = FAIR | {"training": Training(max_iter=2, device="cpu"), "alpha": 0.0}
 BLACK_BOX = ("signed measures", "moments", "evolution")
+PERSONS = ("sliced measures", "sliced measures, one more", "evolution", "signed measures")
 
 
 class Arguments(BaseEstimator):
@@ -54,6 +55,9 @@ def central():
     for name, case in CASES.items():
         given = case.fit(FRAME[list(case.columns)], SIDE, Arguments()).given_
         yield name, case.estimator, given
+    for name in PERSONS:
+        X, y, sides = CASES[name].fit(FRAME.assign(who=IDS), SIDE, Arguments()).given_
+        yield f"{name}, persons", clone(CASES[name].estimator).set_params(unit="who"), (X, y, sides)
     y = SIDE.astype(float)
     yield (
         "fair classifier, task alone",
