@@ -136,24 +136,26 @@ def _of_frame(function, block):
     return function(to_pandas(block))
 
 
-def map_blocks(function, X, columns):
+def map_blocks(function, X, columns, *, is_ordered=True):
     """Apply a function to all records, block by block.
 
     Parameters
     ----------
     function : callable
         Function of a non-empty pandas data frame or Arrow record batch with the columns, in their
-        order. The workers of dask apply it, and must be able to unpickle it.
+        order. The workers of an engine apply it, and must be able to unpickle it.
     X : object
         Any table for :func:`~sklearn_dpgen.preprocessing._sources.open_source`, or a dask
-        DataFrame.
+        DataFrame; also a table of Spark or Ray if ``is_ordered`` is False.
     columns : mapping of str to Column, or list of str
         The declared columns.
+    is_ordered : bool, default=True
+        Whether the order of the results matters.
 
     Yields
     ------
     object
-        The results of the function, in the order of the records.
+        The results of the function, in the order of the records unless X is of Spark or Ray.
 
     Raises
     ------
@@ -165,12 +167,13 @@ def map_blocks(function, X, columns):
     names = list(columns)
     if is_engine_table(X):
         given = _check_engine_frame(X)
-        if not hasattr(X, "to_delayed"):
+        if is_ordered and not hasattr(X, "to_delayed"):
             raise PublicTypeError(
                 f"X must be in memory, or be read in order; a {type(X).__name__} of Spark or Ray "
                 "has no order."
             )
-        _check_columns(given, names, is_projected=True)
+        if given is not None:
+            _check_columns(given, names, is_projected=True)
         yield from map_reduce(partial(_listed, function, names), operator.add, X, names)
         return
     for block in read_blocks(open_source(X, columns), names):

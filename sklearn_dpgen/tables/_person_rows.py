@@ -1,0 +1,520 @@
+"""The rows of persons in tables with keys, as codes: linked, in a canonical order, and weighted.
+
+Rows are linked by keys. A *person* is a key of the root, and the rows of a person are the rows of
+the root with this key and the rows of other tables that descend from these. Keys of a parent table
+other than the root must be distinct between persons: a row that descends from several persons is a
+row of each of them, which are then protected only together, and it is not used.
+
+What a person contributes to :class:`TableRows` (codes, their order, weights) is a function of that
+person's own rows alone, as a multiset. Each step is one:
+
+* The codes of a row depend on the row and the public encoder alone, and its parent row on the two
+  keys. A row without a key that is needed, or without a parent row, has no person, and is dropped.
+* The rows of a parent row are ordered by the code of the sequence index, and then by a public
+  pseudo-random number, which is a function of the codes of the row, its rank among equal rows of
+  the parent row, the codes of the parent row and the multiset of its rows. Neither positions in a
+  file nor other parent rows occur in it, and rows with equal numbers have an order by their codes.
+* Of the rows of a person with the same primary key the first one in this order is kept.
+* The weights are functions of the numbers of rows that remain, of the parent row and of the rows
+  above it.
+
+Other persons determine only where the rows of a person are in the arrays, and thus their numbers
+as parents. Rows of a parent row beyond ``max_rows`` are kept: the bound is one of the model, and
+the weight of a person does not depend on it.
+"""
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from sklearn_dpgen.engines._tables import is_engine_table
+from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
+from sklearn_dpgen.ledger._unit import check_alike, told_apart
+from sklearn_dpgen.preprocessing._coder import RecordCoder
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_of, has_no_names, map_blocks
+from sklearn_dpgen.preprocessing._tabular import check_categories
+from sklearn_dpgen.schema import Categorical, Identifier, RelationalSchema
+from sklearn_dpgen.schema._column import Column, given_as
+from sklearn_dpgen.tables._table_counter import WHOLE
+from sklearn_dpgen.utils._validation import check_is_fitted
+
+__all__ = ["Stage", "TableRows", "read_person_rows", "stages_of"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The public declaration of one stage of the model: the rows of a table given their parents.
+
+    Parameters
+    ----------
+    name : str
+        Name of the table. A panel has two stages, its persons and its rows.
+    columns : dict of str to Column
+        The modelled columns: those of the schema without identifiers, and for each foreign key to
+        a public table its keys as categories. The persons of a panel have the static ones, and
+        may have none.
+    parent : int or None, default=None
+        Position of the parent stage.
+    index : str or None, default=None
+        The sequence index.
+    max_rows : int or None, default=None
+        Public bound of the rows of a parent row that are modelled; None for the root.
+    ties : bool, default=True
+        Whether two rows of a parent row may have the same index.
+    primary_key, foreign_key : str or None, default=None
+        Columns of the keys of the rows, and of their private parents.
+    public_keys : dict of str to str, default={}
+        The public table of each foreign key to one.
+    unread : tuple of str, default=()
+        Further columns of the table, identifiers that are no keys.
+    """
+
+    name: str
+    columns: dict[str, Column]
+    parent: int | None = None
+    index: str | None = None
+    max_rows: int | None = None
+    ties: bool = True
+    primary_key: str | None = None
+    foreign_key: str | None = None
+    public_keys: dict[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+
+
+def stages_of(schema: RelationalSchema) -> tuple[Stage, ...]:
+    """Return the stages of the model of a schema, parents before their children.
+
+    Parameters
+    ----------
+    schema : RelationalSchema
+
+    Returns
+    -------
+    tuple of Stage
+        One for each private table, in the order of the schema, or two for a panel.
+    """
+    if schema.is_panel:
+        return _panel_stages(schema)
+    order = schema.order
+    return tuple(
+        Stage(
+            name,
+            **_columns(schema, name),
+            parent=None if name == schema.root else order.index(schema.parent(name)),
+            index=schema[name].sequence_index,
+            max_rows=schema[name].max_rows,
+            ties=schema[name].ties,
+            primary_key=schema[name].primary_key,
+            foreign_key=schema.parent_key(name),
+        )
+        for name in order
+    )
+
+
+def _panel_stages(schema):
+    name = schema.root
+    table, found = schema[name], _columns(schema, name)
+    columns = found.pop("columns")
+    static = {n: column for n, column in columns.items() if n in table.static}
+    varying = {n: column for n, column in columns.items() if n not in table.static}
+    rows = Stage(
+        name,
+        varying,
+        parent=0,
+        index=table.sequence_index,
+        max_rows=table.max_rows,
+        ties=table.ties,
+        foreign_key=table.primary_key,
+        **found,
+    )
+    return Stage(name, static, primary_key=table.primary_key), rows
+
+
+def _columns(schema, name):
+    """Return the modelled columns of a table, its keys of public tables, and other columns."""
+    table = schema[name]
+    public = {c: p for c, p in table.foreign_key.items() if schema[p].frame is not None}
+    columns = {n: c for n, c in table.schema.items() if not isinstance(c, Identifier)}
+    for column, parent in public.items():
+        keys = schema[parent].frame[schema[parent].primary_key]
+        columns[column] = Categorical(keys.tolist())
+    unread = tuple(n for n in table.schema if n not in columns and n not in table.keys)
+    return {"columns": columns, "public_keys": public, "unread": unread}
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """The rows of a stage of all persons; secret.
+
+    Parameters
+    ----------
+    codes : list of ndarray of shape (n_rows,)
+        The category of each row in each column of the stage, as its encoder has them, with the
+        smallest unsigned dtypes.
+    parent : ndarray of int64 of shape (n_rows,), or None
+        The row of the parent stage, ascending; None for the root.
+    weights : ndarray of int64 of shape (n_rows,)
+        Multiples of 2^-23: ``WHOLE`` divided by the numbers of rows on the path from the person,
+        rounded down. In each stage the rows of a person have a total weight of at most
+        ``WHOLE``: the rows of one parent row together weigh at most what 1 over the numbers on
+        the path to the parent row is, and by induction these add up to at most 1. A weight is 0
+        where a person has more than ``WHOLE`` rows.
+    """
+
+    codes: list[np.ndarray]
+    parent: np.ndarray | None
+    weights: np.ndarray
+
+
+def read_person_rows(tables, stages, encoders):
+    """Return the rows of all persons in each stage of a model.
+
+    Rows without a parent row, such as orphans and rows with a null key, are dropped, and so are
+    their descendants. Of several rows of the root with the same primary key, and of several rows
+    of a person in another parent table, one is kept. See the module for the order of rows, and
+    why all of a person's part is a function of that person's rows alone.
+
+    Parameters
+    ----------
+    tables : mapping of str to table, or table
+        Exactly the private tables, in any form that
+        :func:`~sklearn_dpgen.preprocessing._reader.map_blocks` reads, also of Spark or Ray, with
+        the columns of the schema and the keys. If there is one private table, it may be given
+        itself.
+    stages : tuple of Stage
+        From :func:`stages_of`.
+    encoders : list of TabularEncoder or None
+        For each stage, fitted to its columns, with bins for all numbers and dates; None for a
+        stage without columns.
+
+    Returns
+    -------
+    list of TableRows
+
+    Raises
+    ------
+    PublicValueError
+        Tables or columns are missing or unknown, there is no person, values are not declared, or
+        keys have several types. Messages name the table and the column, and show no values.
+    PublicTypeError
+        A table is none, or has no names, or keys cannot be distinguished.
+
+    Notes
+    -----
+    Memory is about three times the codes and 64 bytes a row. Keys of CSV files are texts.
+    """
+    names = list(dict.fromkeys(stage.name for stage in stages))
+    tables = _checked_tables(tables, names)
+    if len(names) < len(stages):
+        with _named(names[0]):
+            return _read_panel(tables[names[0]], stages, encoders)
+    parents = {stage.parent for stage in stages}
+    linked: list[_Linked] = []
+    for place, (stage, encoder) in enumerate(zip(stages, encoders, strict=True)):
+        with _named(stage.name):
+            read = _read(tables[stage.name], [stage], [encoder])
+            if stage.parent is None:
+                linked.append(_persons(stage, read))
+            else:
+                above, upper = linked[stage.parent], stages[stage.parent]
+                linked.append(_children(stage, read, above, upper, is_parent=place in parents))
+    return [rows.found for rows in linked]
+
+
+def _checked_tables(tables, names):
+    """Return the private tables by name."""
+    if not isinstance(tables, Mapping):
+        if len(names) > 1:
+            raise PublicTypeError(
+                f"tables must be a mapping of the names {names} to tables, got {given_as(tables)}."
+            )
+        return {names[0]: tables}
+    missing = [name for name in names if name not in tables]
+    unknown = [name for name in tables if name not in names]
+    if missing or unknown:
+        fault = f"missing {missing}" if missing else f"unknown {unknown}"
+        raise PublicValueError(f"tables must be the private tables {names}: {fault}.")
+    return tables
+
+
+@contextmanager
+def _named(name):
+    """Prefix the message of a public error with the name of a table."""
+    try:
+        yield
+    except PublicError as error:
+        raise type(error)(f"Table {name!r}: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """A table as it was read: codes and their numbers by column, and keys.
+
+    A key has the position of the key of each row among the distinct ones, -1 for null, and these.
+    """
+
+    codes: dict[str, np.ndarray]
+    sizes: dict[str, int]
+    keys: dict[str, tuple[np.ndarray, pd.Index]]
+    n_rows: int
+
+    def codes_of(self, stage, rows):
+        """Return the codes of rows in the columns of a stage."""
+        return [self.codes[name][rows] for name in stage.columns]
+
+
+def _read(table, stages, encoders):
+    """Read a table once, for one stage, or for both of a panel."""
+    columns: dict = {}
+    for encoder in encoders:
+        if encoder is not None:
+            check_is_fitted(encoder)
+            check_categories(encoder)
+            columns |= encoder.columns_
+    coder = RecordCoder(columns)
+    given = [key for stage in stages for key in (stage.primary_key, stage.foreign_key)]
+    keys = [key for key in dict.fromkeys(given) if key is not None]
+    names = columns | dict.fromkeys([*keys, *stages[-1].unread])
+    if not is_engine_table(table) and has_no_names(table):
+        raise PublicTypeError(f"A table must have names of columns, got {type(table).__name__}.")
+    # Byte arrays grow in place, whereas a list of arrays would be copied in the end.
+    buffers, parts, n_rows = [bytearray() for _ in columns], [[] for _ in keys], 0
+    function = partial(_read_block, coder, keys)
+    for n, codes, found in map_blocks(function, table, names, is_ordered=False):
+        n_rows += n
+        for buffer, code in zip(buffers, codes, strict=True):
+            buffer += code.data
+        for part, key in zip(parts, found, strict=True):
+            part.append(key)
+    arrays = [np.frombuffer(b, dtype=kind) for b, kind in zip(buffers, coder.dtypes, strict=True)]
+    return _Read(
+        dict(zip(columns, arrays, strict=True)),
+        dict(zip(columns, coder.sizes, strict=True)),
+        {key: _merged(part, key) for key, part in zip(keys, parts, strict=True)},
+        n_rows,
+    )
+
+
+def _read_block(coder, keys, block):
+    """Return the number of rows, the codes and the keys of a block."""
+    return len(block), coder.codes(block), [_keys(column_of(block, key), key) for key in keys]
+
+
+def _keys(values, name):
+    """Return the position of each key among distinct ones, -1 for null, and these."""
+    codes, known = np.full(len(values), -1, dtype=np.int32), values.notna().to_numpy()
+    if not known.any():
+        return codes, pd.Index([], dtype=object)
+    codes[known], found = told_apart(values[known], name)
+    if isinstance(found, pd.CategoricalIndex):
+        # The precision to check is that of the categories, and chunks have categories of their own.
+        _, found = told_apart(found.astype(found.categories.dtype), name)
+    return codes, found
+
+
+def _merged(parts, name):
+    """Return the keys of all blocks as those of one."""
+    if not parts:
+        return np.zeros(0, dtype=np.int64), pd.Index([], dtype=object)
+    places, found = pd.factorize(_joined([keys for _, keys in parts if len(keys)]))
+    check_alike(found, name)
+    ends = np.cumsum([len(keys) for _, keys in parts])
+    codes = [
+        # The last entry is for nulls.
+        np.append(places[end - len(keys) : end], -1)[own]
+        for (own, keys), end in zip(parts, ends, strict=True)
+    ]
+    return np.concatenate(codes), found
+
+
+def _joined(parts):
+    """Return several indexes as one; types stay apart, as 2^53 + 1 is not a float."""
+    if len({part.dtype for part in parts}) > 1 or not parts:
+        parts = [_as_objects(part) for part in parts] or [pd.Index([], dtype=object)]
+    return parts[0].append(parts[1:])
+
+
+def _as_objects(index):
+    return pd.Index(np.asarray(index, dtype=object), dtype=object)
+
+
+@dataclass(frozen=True, eq=False)
+class _Linked:
+    """The rows of a stage, with what their children refer to.
+
+    ``path`` has the product of the numbers of rows on the path from the person, at most 2^23 + 1,
+    and ``row_of`` the row of each of the ``keys``, -1 where there is none or where it has several
+    persons.
+    """
+
+    found: TableRows
+    person: np.ndarray
+    path: np.ndarray
+    hashes: np.ndarray
+    keys: pd.Index
+    row_of: np.ndarray
+
+
+def _persons(stage, read):
+    """Return the persons of a root, which has one row for each key."""
+    person, keys = np.arange(read.n_rows), pd.Index([], dtype=object)
+    if stage.primary_key is not None:
+        person, keys = read.keys[stage.primary_key]
+    rows, hashes, person = _in_order(read, np.flatnonzero(person >= 0), person)
+    is_first = _is_first(person)
+    rows, hashes = rows[is_first], hashes[is_first]
+    persons = np.arange(len(rows))
+    path = np.ones(len(rows), dtype=np.int64)
+    found = TableRows(read.codes_of(stage, rows), None, WHOLE * path)
+    return _Linked(found, persons, path, hashes, keys, persons)
+
+
+def _read_panel(table, stages, encoders):
+    """Return the persons and the rows of a panel."""
+    read = _read(table, stages, encoders)
+    person, _ = read.keys[stages[0].primary_key]
+    rows, _, person = _in_order(read, np.flatnonzero(person >= 0), person, stages[1].index)
+    first = rows[_is_first(person)]
+    whole = np.full(len(first), WHOLE, dtype=np.int64)
+    weights = WHOLE // _path(person, np.ones(len(first), dtype=np.int64))
+    return [
+        TableRows(read.codes_of(stages[0], first), None, whole),
+        TableRows(read.codes_of(stages[1], rows), person, weights),
+    ]
+
+
+def _children(stage, read, above, upper, *, is_parent):
+    """Return the rows of a table that belong to rows of its parent table."""
+    places = _places(stage, read.keys[stage.foreign_key][1], upper, above.keys)
+    # The last entries are for keys that are not in the parent table, and for nulls.
+    parent_of_key = np.append(np.append(above.row_of, -1)[places], -1)
+    parent = parent_of_key[read.keys[stage.foreign_key][0]]
+    key, keys = read.keys[stage.primary_key] if is_parent else (parent, pd.Index([], dtype=object))
+    rows = np.flatnonzero((parent >= 0) & (key >= 0))
+    rows, hashes, parent = _in_order(read, rows, parent, stage.index, above.hashes)
+    key, person = key[rows], above.person[parent]
+    row_of = np.full(len(keys), -1)
+    if is_parent:
+        kept = ~pd.DataFrame({"person": person, "key": key}).duplicated().to_numpy()
+        rows, hashes, parent = rows[kept], hashes[kept], parent[kept]
+        key, person = key[kept], person[kept]
+        row_of[key] = np.arange(len(rows))
+        row_of[np.bincount(key, minlength=len(keys)) > 1] = -1
+    path = _path(parent, above.path)
+    found = TableRows(read.codes_of(stage, rows), parent, WHOLE // path)
+    return _Linked(found, person, path, hashes, keys, row_of)
+
+
+def _places(stage, keys, upper, parents):
+    """Return the place of each key among those of the parent table, or -1."""
+    if len(keys) == 0 or len(parents) == 0:
+        return np.full(len(keys), -1)
+    if not _are_alike(keys[0], parents[0]):
+        raise PublicValueError(
+            f"foreign_key {stage.foreign_key!r} must be of the type of the primary key "
+            f"{upper.primary_key!r} of table {upper.name!r}, such as texts in both. Keys in CSV "
+            "files are read as texts."
+        )
+    if keys.dtype != parents.dtype:
+        keys, parents = _as_objects(keys), _as_objects(parents)
+    return parents.get_indexer(keys)
+
+
+def _are_alike(*keys):
+    try:
+        check_alike(keys, "key")
+    except PublicValueError:
+        return False
+    return True
+
+
+def _path(parent, path):
+    """Return the product of the numbers of rows on the path to each row, at most 2^23 + 1."""
+    # Each factor is at most 2^23 + 1, so that products fit in 64 bits; beyond, weights are 0.
+    n_rows = np.minimum(np.bincount(parent, minlength=len(path)), WHOLE + 1)
+    return np.minimum(n_rows * path, WHOLE + 1)[parent]
+
+
+def _in_order(read, rows, parent, index=None, salt=None):
+    """Return rows in the canonical order of each parent row, their hashes, and their parents.
+
+    Parameters
+    ----------
+    read : _Read
+    rows : ndarray of int of shape (n,)
+        The rows to order.
+    parent : ndarray of int of shape (n_rows,)
+        The parent of each row of the table.
+    index : str or None, default=None
+        The sequence index.
+    salt : ndarray of uint64, or None
+        The hash of each parent, if it has one.
+
+    Returns
+    -------
+    rows : ndarray of int of shape (n,)
+        By parent, then by index, then by a public pseudo-random number. Equal rows have distinct
+        ranks, and thus numbers of their own, so that they are not clumped. The parent row and the
+        multiset of its rows are in the numbers, so that not all persons have the same order.
+    hashes : ndarray of uint64 of shape (n,)
+        Functions of the codes of the rows and of their parents.
+    parent : ndarray of int64 of shape (n,)
+        Ascending.
+    """
+    if len(rows) == 0 and salt is None:
+        raise PublicValueError(NO_RECORDS)
+    words = _words(read, rows)
+    parent = parent[rows].astype(np.int64, copy=False)
+    group = parent
+    if index is not None:
+        group = parent * read.sizes[index] + read.codes[index][rows]
+    # Sorted by all codes first: collisions of hashes have a canonical order too.
+    order = np.lexsort((*words, group))
+    rows, parent, group = rows[order], parent[order], group[order]
+    words = [word[order] for word in words]
+    hashes = np.zeros(len(rows), dtype=np.uint64) if salt is None else salt[parent]
+    for word in words:
+        hashes = _mixed(hashes ^ word)
+    place = np.arange(len(rows))
+    rank = place - np.maximum.accumulate(np.where(_is_first(group, *words), place, 0))
+    is_first = _is_first(parent)
+    totals = np.add.reduceat(hashes, np.flatnonzero(is_first)) if len(rows) else hashes
+    turn = _mixed(hashes ^ totals[np.cumsum(is_first) - 1])
+    turn = _mixed(turn ^ rank.astype(np.uint64))
+    order = np.lexsort((turn, group))
+    return rows[order], hashes[order], parent
+
+
+def _words(read, rows):
+    """Return the codes of rows packed in as few integers of 64 bits as hold them."""
+    words: list[np.ndarray] = []
+    room = 0
+    for name, size in read.sizes.items():
+        codes = read.codes[name][rows]
+        if room < size:
+            words.append(codes.astype(np.uint64))
+            room = 1 << 64
+        else:
+            words[-1] *= np.uint64(size)
+            words[-1] += codes
+        room //= size
+    return words
+
+
+def _is_first(*columns):
+    """Return whether each row differs from the one before in any of the columns."""
+    found = np.ones(len(columns[0]), dtype=bool)
+    found[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return found
+
+
+def _mixed(values):
+    """Return a fixed pseudo-random permutation of the integers of 64 bits, SplitMix64."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
