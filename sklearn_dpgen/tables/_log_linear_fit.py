@@ -46,16 +46,24 @@ class NoisyTable:
         Ridge penalties of the cosine coefficients of the logits of the term for this table.
     possible : ndarray of bool or None, default=None
         Mask of the cells that records can be in; None for all.
+    pattern : ndarray of int of shape (n_first, n_second) or None, default=None
+        For a table of a function of two columns: the cell of each pair of their groups. ``shares``
+        then has one axis.
     """
 
-    def __init__(self, columns, groups, shares, ridges, possible=None):
+    def __init__(self, columns, groups, shares, ridges, possible=None, pattern=None):
         self.columns, self.groups, self.shares = columns, groups, shares
         self.ridges = np.broadcast_to(ridges, shares.shape)
-        self.possible = possible
+        self.possible, self.pattern = possible, pattern
 
     def with_last(self, column):
         """Return the table with the axis of ``column`` moved last."""
         axis = self.columns.index(column)
+        if self.pattern is not None:
+            first, second = self.columns if axis else self.columns[::-1]
+            groups = self.groups if axis else self.groups[::-1]
+            pattern = self.pattern if axis else self.pattern.T
+            return NoisyTable((first, second), groups, self.shares, self.ridges, None, pattern)
         order = [i for i in range(len(self.columns)) if i != axis] + [axis]
         columns = tuple(self.columns[i] for i in order)
         groups = tuple(self.groups[i] for i in order)
@@ -138,7 +146,11 @@ def fit_conditional(
     )
     shift, logits, _ = problem.unscaled(result.x)
     terms = tuple(
-        LogLinearTerm(t.columns[:-1], t.groups, as_array(theta).reshape(t.shares.shape))
+        LogLinearTerm(
+            t.columns[:-1],
+            t.groups,
+            as_array(theta).reshape(t.shares.shape if t.pattern is None else t.pattern.shape),
+        )
         for t, theta in zip(tables, logits, strict=True)
     )
     return LogLinearConditional(column, base + as_array(shift)[merged], (*terms, *fixed))
@@ -155,16 +167,21 @@ class _Problem:
         own = self._marginal.clamp_min(1e-4)
         self._scales = [(own if ridge is None else own + self._shift_ridge).rsqrt()]
         self._targets, self._ridges, self._groups, self._starts = [], [], [], [0]
-        self._bases = []
+        self._bases, self._patterns, self._shapes = [], [], {}
         cells = np.empty((n, len(tables) + len(fixed)), dtype=np.int64)
         for i, table in enumerate(tables):
-            *before, size = table.shares.shape
+            is_pattern = table.pattern is not None
+            *before, size = (table.pattern if is_pattern else table.shares).shape
             n_before = int(np.prod(before))
             parent_cells = joint_codes(codes, table.columns[:-1], table.groups, before)
             cells[:, i] = parent_cells + self._starts[-1]
             self._starts.append(self._starts[-1] + n_before)
             rows = np.bincount(parent_cells, minlength=n_before) / n
             groups = group_codes[i]
+            if is_pattern:
+                self._add_pattern(table, rows, groups, device)
+                continue
+            self._patterns.append(None)
             sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
             shares = table.shares.reshape(n_before, size)
             if table.possible is None:
@@ -194,6 +211,21 @@ class _Problem:
         self._members = _cell_members(cells, self._starts[-1], device)
         self._n = n
 
+    def _add_pattern(self, table, rows, groups, device):
+        """Add a table of a function of two columns, whose cells share one logit each."""
+        n_cells = len(table.shares)
+        self._patterns.append(torch.from_numpy(table.pattern.ravel()).to(device))
+        self._targets.append(as_tensor(table.shares, device=device))
+        self._ridges.append(as_tensor(table.ridges, device=device))
+        self._bases.append((as_tensor(_cosines(n_cells), device=device),))
+        self._scales.append(as_tensor(1 / np.sqrt(1 / n_cells + table.ridges), device=device))
+        self._groups.append(
+            None
+            if np.array_equal(groups, np.arange(table.pattern.shape[1]))
+            else torch.from_numpy(groups).to(device)
+        )
+        self._shapes[len(self._patterns) - 1] = table.pattern.shape
+
     @property
     def n_parameters(self):
         return sum(scale.numel() for scale in self._scales)
@@ -221,8 +253,12 @@ class _Problem:
             for values, scale in zip(scaled, self._scales, strict=True)
         ]
         logits = [
-            rows @ coef @ columns.T
-            for coef, (rows, columns) in zip(coefs, self._bases, strict=True)
+            _expanded(coef, bases)
+            if pattern is None
+            else (bases[0] @ coef)[pattern].view(self._shapes[i])
+            for i, (coef, bases, pattern) in enumerate(
+                zip(coefs, self._bases, self._patterns, strict=True)
+            )
         ]
         return shift, logits, coefs
 
@@ -252,17 +288,32 @@ class _Problem:
         if self._shift_ridge is not None:
             value = value + (self._shift_ridge * shift.square()).sum() / 2
             slopes[0] += self._scales[0] * self._shift_ridge * shift
-        for i, (theta, coef, target, ridges, (rows, columns)) in enumerate(
+        for i, (theta, coef, target, ridges, bases) in enumerate(
             zip(logits, coefs, self._targets, self._ridges, self._bases, strict=True)
         ):
             slope = fitted[self._starts[i] : self._starts[i + 1]]
             groups = self._groups[i]
             if groups is not None:
                 slope = torch.zeros_like(theta).index_add_(1, groups, slope)
-            value = value - (theta * target).sum() + (ridges / 2 * coef.square()).sum()
-            slope = rows.T @ (slope - target) @ columns + ridges * coef
+            value = value + (ridges / 2 * coef.square()).sum()
+            pattern = self._patterns[i]
+            if pattern is None:
+                rows, columns = bases
+                value = value - (theta * target).sum()
+                slope = rows.T @ (slope - target) @ columns + ridges * coef
+            else:
+                (basis,) = bases
+                sums = torch.zeros_like(target).index_add_(0, pattern, slope.flatten())
+                value = value - ((basis @ coef) * target).sum()
+                slope = basis.T @ (sums - target) + ridges * coef
             slopes.append(self._scales[i + 1] * slope)
         return float(value), as_array(torch.cat([s.flatten() for s in slopes])).astype(float)
+
+
+def _expanded(coefficients, bases):
+    """Return a table from its coefficients in two cosine bases."""
+    rows, columns = bases
+    return rows @ coefficients @ columns.T
 
 
 def _with_sums(shares, rows, columns):

@@ -162,7 +162,7 @@ class ColumnBlocks:
     is_ordered : sequence of bool
         Whether the blocks of a column are contiguous.
     n_nulls : sequence of int
-        1 for columns whose last category is null, which has a block of its own, else 0.
+        Number of last categories without a value, such as null, with a block of their own each.
     edges : sequence of int
         The category that starts at zero in columns with numbers of both signs, else 0.
     """
@@ -182,6 +182,15 @@ class ColumnBlocks:
         is_ordered = [isinstance(column, Binned | Ordinal) for column in columns]
         edges = [_zero_edge(column) for column in columns]
         return cls(shares, is_ordered, [column.nullable for column in columns], edges)
+
+    def add(self, shares, *, is_ordered, n_nulls):
+        """Add a column whose categories are its blocks, and return its index."""
+        self._is_ordered, self._n_nulls = [*self._is_ordered, is_ordered], [*self._n_nulls, n_nulls]
+        self._edges.append(0)
+        self.blocks.append(np.arange(len(shares)))
+        self._shares.append(np.asarray(shares, dtype=np.float64))
+        self.sizes.append(len(shares))
+        return len(self.blocks) - 1
 
     def marginal(self, columns, n_cells):
         """Return the marginal of columns with at most ``n_cells`` cells, or two groups a column."""
@@ -208,13 +217,13 @@ class ColumnBlocks:
         return self._groups[key]
 
     def _group(self, column, shares, n_groups):
-        """Group categories or blocks of a column, with null on its own if there is room."""
+        """Group categories or blocks of a column, with nulls on their own if there is room."""
         null, n_values = self._n_nulls[column], len(shares) - self._n_nulls[column]
         options = {"is_ordered": self._is_ordered[column], "edge": int(self._edges[column])}
-        if not null or n_groups < 3 or n_groups >= len(shares):
+        if not null or n_groups < null + 2 or n_groups >= len(shares):
             return group_categories(shares, n_groups, **options)
-        groups = group_categories(shares[:n_values], n_groups - 1, **options)
-        return np.append(groups, groups.max() + 1)
+        groups = group_categories(shares[:n_values], n_groups - null, **options)
+        return np.append(groups, groups.max() + 1 + np.arange(null))
 
 
 def _zero_edge(column):

@@ -137,11 +137,15 @@ class Round:
         Share of the whole budget, selections included.
     n_selected : int or None
         The most marginals to select; None releases all candidates without a selection.
+    n_chosen : int or None, default=None
+        The number of candidates that are released, chosen by earlier releases alone, which costs
+        nothing; None for all.
     """
 
     candidates: tuple[tuple[int, ...], ...]
     share: float
     n_selected: int | None = None
+    n_chosen: int | None = None
 
     @property
     def kind(self):
@@ -152,7 +156,8 @@ class Round:
     @property
     def n_tables(self):
         """The most marginals that are released."""
-        return len(self.candidates) if self.n_selected is None else self.n_selected
+        numbers = self.n_selected, self.n_chosen, len(self.candidates)
+        return next(number for number in numbers if number is not None)
 
 
 def plan_rounds(n_columns, *, marginals, targets, n_records, noise_scale, constants=()):
@@ -338,7 +343,7 @@ class MarginalsPlan:
         for one in self.rounds:
             n = len(one.candidates)
             if one.n_selected is None:
-                yield Event("marginal_counts", n)
+                yield Event("marginal_counts", one.n_tables)
             else:
                 yield Event("marginal_counts", one.n_selected, n)
 

@@ -326,11 +326,13 @@ class Measurements:
         """Return approximate variances of the shares of the blocks of a column."""
         return group_sums(self._variances[column], self.blocks.blocks[column])
 
-    def independent(self, marginals):
+    def independent(self, marginals, n_records=None):
         """Return the expected counts of marginals under independence of columns."""
-        shares = [self.block_shares(j) for j in range(len(self._names))]
+        n_records = self.n_records if n_records is None else n_records
+        used = {j for marginal in marginals for j in marginal.columns}
+        shares = {j: self.block_shares(j) for j in used}
         return [
-            self.n_records
+            n_records
             * reduce(
                 np.multiply.outer,
                 [group_sums(shares[j], g) for j, g in zip(m.columns, m.groups, strict=True)],
@@ -338,7 +340,7 @@ class Measurements:
             for m in marginals
         ]
 
-    def add(self, marginal, counts, noise_scale, expected):
+    def add(self, marginal, counts, noise_scale, expected, *, n_records=None, learned=None):
         """Add a released marginal.
 
         Parameters
@@ -351,21 +353,27 @@ class Measurements:
         expected : ndarray
             Expected counts from earlier releases. Ridges of the term are the ratio of the noise to
             the residual beyond the noise.
+        n_records : float or None, default=None
+            The number of records that are counted, if it differs from that of all records.
+        learned : collection of int or None, default=None
+            Columns whose shares the marginal improves; None for all.
         """
         from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines
 
-        shares, noise = counts / self.n_records, noise_scale / self.n_records
+        n_records = self.n_records if n_records is None else n_records
+        shares, noise = counts / n_records, noise_scale / n_records
         names = tuple(self._names[j] for j in marginal.columns)
         own = zip(marginal.columns, marginal.groups, strict=True)
         groups = [g[self.blocks.blocks[j]] for j, g in own]
         self.marginals.append(NoisyMarginal(names, tuple(groups), counts, noise_scale))
         residuals = cosines(shares - expected / expected.sum())
         ridges = (
-            _ridges(residuals, self.blocks.frequencies(marginal), noise)
-            + _SAMPLING / self.n_records
+            _ridges(residuals, self.blocks.frequencies(marginal), noise) + _SAMPLING / n_records
         )
         self.tables.append(NoisyTable(marginal.columns, marginal.groups, shares, ridges))
         for axis, (column, cells) in enumerate(zip(marginal.columns, groups, strict=True)):
+            if learned is not None and column not in learned:
+                continue
             others = tuple(i for i in range(counts.ndim) if i != axis)
             spread = noise**2 * counts.size / counts.shape[axis]
             self._learn(column, cells, shares.sum(axis=others), spread)

@@ -1,0 +1,301 @@
+"""Fitted distribution of persons and their rows: log-linear conditionals, drawn row after row."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklearn_dpgen.persistence._declarations import Array, demand, list_of, saved
+from sklearn_dpgen.tables._distributions import (
+    LogLinearConditional,
+    LogLinearTerm,
+    draw_weighted,
+)
+from sklearn_dpgen.tables._person_layout import SLOTS
+
+__all__ = ["PersonDistribution", "PersonSimulator", "StageRows"]
+
+_ONLY, _FIRST, _MIDDLE, _LAST = range(len(SLOTS))
+# The logit of an impossible block.
+_IMPOSSIBLE = -30.0
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class PersonDistribution:
+    """Distribution of persons and their rows in all tables.
+
+    Parameters
+    ----------
+    blocks : list of ndarray of int
+        For each variable of the layout, the block of each category; empty for memories and changes.
+    shares : list of ndarray
+        The shares of the categories within their blocks.
+    starts : list of ndarray of int
+        The first leaf of each category of a variable with bins; empty for others.
+    conditionals : dict of int to LogLinearConditional
+        For each variable that is drawn.
+
+    Notes
+    -----
+    A person is drawn first, with the numbers of their rows. The rows of a child table are drawn
+    one after another: the index, as the index before plus a gap that leaves room for the rows
+    after it, then each value given the person, the position of the row, the row before, and earlier
+    values.
+    """
+
+    _saved_state = {
+        "blocks": list_of(Array("i", 1, low=0)),
+        "shares": list_of(Array("f", 1, low=0)),
+        "starts": list_of(Array("i", 1, low=0)),
+        "conditionals": dict[int, LogLinearConditional],
+    }
+
+    blocks: list[np.ndarray]
+    shares: list[np.ndarray]
+    starts: list[np.ndarray]
+    conditionals: dict[int, LogLinearConditional]
+
+    def _check_saved_state(self):
+        n = len(self.blocks)
+        demand(n == len(self.shares) == len(self.starts), "A distribution has other variables.")
+        for column, conditional in self.conditionals.items():
+            demand(0 <= column == conditional.column < n, "A distribution draws other variables.")
+            columns = {column, *(j for term in conditional.terms for j in term.parents)}
+            demand(max(columns) < n and min(columns) >= 0, "A term has other variables.")
+
+
+@dataclass(frozen=True, eq=False)
+class StageRows:
+    """Drawn rows of one table.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, n_variables)
+        Blocks of the variables of the table and its ancestors.
+    parent : ndarray of int of shape (n,) or None
+        The row of the parent; None for the root.
+    starts, turns, sizes : ndarray of int
+        For each parent row its first row; for each row its position among the rows of its parent,
+        and their number. None for the root.
+    index : ndarray of int of shape (n,) or None
+        The leaf of the sequence index.
+    """
+
+    codes: np.ndarray
+    parent: np.ndarray | None = None
+    starts: np.ndarray | None = None
+    turns: np.ndarray | None = None
+    sizes: np.ndarray | None = None
+    index: np.ndarray | None = None
+
+    @property
+    def previous(self):
+        """The position of the row before each row, which may belong to another parent row."""
+        return np.maximum(np.arange(len(self.codes)) - 1, 0)
+
+    def at(self, rows):
+        """Return a copy of the codes of some rows."""
+        return np.asfortranarray(self.codes[rows])
+
+
+class PersonSimulator:
+    """Draws of persons and rows from a distribution that may still be fitted.
+
+    Parameters
+    ----------
+    layout : PersonLayout
+    distribution : PersonDistribution
+    """
+
+    def __init__(self, layout, distribution):
+        self.layout, self.distribution = layout, distribution
+        self.conditionals = distribution.conditionals
+        self._leaf_blocks = {}
+        self._n_blocks = [int(b.max()) + 1 if len(b) else 0 for b in distribution.blocks]
+        for own in layout.stages:
+            for source, memory in own.memories.items():
+                self._n_blocks[memory] = self._n_blocks[source] + 1
+
+    def n_blocks(self, variable):
+        """Return the number of blocks of a variable."""
+        return self._n_blocks[variable]
+
+    def leaves(self, variable, blocks, rng):
+        """Draw a leaf in each of some blocks; null is the leaf after the last one."""
+        categories = self.categories(variable, blocks, rng)
+        starts, tree = self.distribution.starts[variable], self.layout.variables[variable].tree
+        if not len(starts):
+            return categories
+        edges = np.append(starts, tree.n_values)
+        inside = np.minimum(categories, len(starts) - 1)
+        widths = edges[inside + 1] - edges[inside]
+        drawn = edges[inside] + (rng.uniform(size=len(inside)) * widths).astype(np.int64)
+        return np.where(categories < len(starts), drawn, tree.n_values)
+
+    def categories(self, variable, blocks, rng):
+        """Draw a category in each of some blocks."""
+        of_block, shares = self.distribution.blocks[variable], self.distribution.shares[variable]
+        return draw_weighted(of_block, shares, blocks, rng)
+
+    def block_of(self, variable, leaves):
+        """Return the blocks of leaves."""
+        if variable not in self._leaf_blocks:
+            starts, tree = self.distribution.starts[variable], self.layout.variables[variable].tree
+            blocks = self.distribution.blocks[variable]
+            self._leaf_blocks[variable] = blocks[tree.bins(starts)] if len(starts) else blocks
+        return self._leaf_blocks[variable][leaves]
+
+    def persons(self, n, rng):
+        """Draw the blocks of persons, without rows."""
+        codes = np.zeros((n, len(self.layout.variables)), dtype=np.int32, order="F")
+        self.draw(self.layout.stages[0].own, codes, rng)
+        return StageRows(codes)
+
+    def draw(self, variables, codes, rng):
+        """Draw variables in their order, those that have a conditional, in place."""
+        for j in variables:
+            if j in self.conditionals:
+                codes[:, j], _ = self.conditionals[j].draw(codes, rng)
+
+    def numbers(self, stage, parents, rng):
+        """Draw the number of rows of each parent row."""
+        count = self.layout.stages[stage].count
+        return self.leaves(count, parents[:, count], rng)
+
+    def positions(self, stage, parents, sizes, rng):
+        """Draw rows with their positions and indices, and without values.
+
+        Parameters
+        ----------
+        stage : int
+        parents : ndarray of int of shape (n, n_variables)
+            Codes of the parent rows.
+        sizes : ndarray of int of shape (n,)
+            The number of rows of each.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        StageRows
+        """
+        own = self.layout.stages[stage]
+        parent = np.repeat(np.arange(len(parents)), sizes)
+        starts = np.cumsum(sizes) - sizes
+        turns, n_rows = np.arange(len(parent)) - starts[parent], sizes[parent]
+        codes = np.asfortranarray(parents[parent])
+        codes[:, own.slot] = np.where(
+            n_rows == 1,
+            _ONLY,
+            np.where(turns == 0, _FIRST, np.where(turns == n_rows - 1, _LAST, _MIDDLE)),
+        )
+        index = None
+        if own.index is not None:
+            index = self._indices(own, codes, starts, turns, n_rows, sizes, parents, rng)
+        return StageRows(codes, parent, starts, turns, n_rows, index)
+
+    def _indices(self, own, codes, starts, turns, n_rows, sizes, parents, rng):
+        """Draw the index of each row in turn, and write its variables into the codes."""
+        last = self.layout.variables[own.index].tree.n_values - 1
+        null = last + 1
+        first = self.leaves(own.first, parents[:, own.first], rng)
+        first = np.minimum(first, last - own.least_gap * np.maximum(sizes - 1, 0))
+        index = np.empty(len(codes), dtype=np.int64)
+        is_first = turns == 0
+        index[starts[sizes > 0]] = np.maximum(first[sizes > 0], 0)
+        codes[is_first, own.gap] = self.block_of(own.gap, null)
+        codes[is_first, own.room] = self.block_of(own.room, null)
+        codes[is_first, own.memories[own.index]] = self.n_blocks(own.index)
+        codes[is_first, own.memories[own.gap]] = self.n_blocks(own.gap)
+        for turn in range(1, int(sizes.max(initial=0))):
+            rows = starts[sizes > turn] + turn
+            before = index[rows - 1]
+            room = last - before - own.least_gap * (n_rows[rows] - 1 - turn)
+            part = np.asfortranarray(codes[rows])
+            part[:, own.room] = self.block_of(own.room, np.clip(room, 0, last))
+            part[:, own.memories[own.index]] = self.block_of(own.index, before)
+            part[:, own.memories[own.gap]] = codes[rows - 1, own.gap]
+            drawn, _ = self.conditionals[own.gap].draw(part, rng)
+            gaps = np.minimum(self.leaves(own.gap, drawn, rng), room)
+            gaps = np.maximum(gaps, own.least_gap)
+            index[rows] = before + gaps
+            part[:, own.gap] = self.block_of(own.gap, gaps)
+            columns = [own.room, own.gap, own.memories[own.index], own.memories[own.gap]]
+            for j in columns:
+                codes[rows, j] = part[:, j]
+        codes[:, own.index] = self.block_of(own.index, index)
+        return index
+
+    def values(self, stage, rows, rng):
+        """Draw the values of all rows in turn, in place."""
+        own = self.layout.stages[stage]
+        columns = own.own
+        memories = {s: m for s, m in own.memories.items() if s in own.values}
+        now = np.flatnonzero(rows.turns == 0)
+        for turn in range(int(rows.sizes.max(initial=0))):
+            if turn:
+                now = now[rows.sizes[now] > turn] + 1
+            part = rows.at(now)
+            for source, memory in memories.items():
+                before = self.n_blocks(source) if turn == 0 else rows.codes[now - 1, source]
+                part[:, memory] = before
+            self.draw(columns, part, rng)
+            for j in (*memories.values(), *columns):
+                rows.codes[now, j] = part[:, j]
+
+    def sample(self, n, rng):
+        """Draw persons and all their rows.
+
+        Returns
+        -------
+        list of StageRows
+        """
+        drawn = [self.persons(n, rng)]
+        for stage, own in enumerate(self.layout.stages[1:], 1):
+            parents = drawn[own.parent].codes
+            rows = self.positions(stage, parents, self.numbers(stage, parents, rng), rng)
+            self.values(stage, rows, rng)
+            drawn.append(rows)
+        return drawn
+
+    def gap_rules(self, own):
+        """Return the terms that exclude impossible gaps: in first rows, and beyond the room."""
+        gaps, rooms = self.distribution.blocks[own.gap], self.distribution.blocks[own.room]
+        n_gaps, n_rooms = self.n_blocks(own.gap), self.n_blocks(own.room)
+        null = int(gaps[-1])
+        slots = np.zeros((len(SLOTS), n_gaps))
+        slots[:_MIDDLE] = _IMPOSSIBLE
+        slots[:_MIDDLE, null], slots[_MIDDLE:, null] = 0, _IMPOSSIBLE
+        # The smallest gap of a block, and the largest room of a block.
+        least, most = np.full(n_gaps, np.iinfo(np.int64).max), np.zeros(n_rooms)
+        starts = self.distribution.starts[own.gap]
+        np.minimum.at(least, gaps[: len(starts)], starts)
+        starts = self.distribution.starts[own.room]
+        stops = np.append(starts[1:], self.layout.variables[own.room].tree.n_values)
+        np.maximum.at(most, rooms[: len(starts)], stops - 1)
+        least[null], most[int(rooms[-1])] = 0, np.inf
+        inside = np.where(least[None] > most[:, None], _IMPOSSIBLE, 0.0)
+        whole = [np.arange(self.n_blocks(j)) for j in (own.slot, own.room, own.gap)]
+        return (
+            LogLinearTerm((own.slot,), (whole[0], whole[2]), slots),
+            LogLinearTerm((own.room,), (whole[1], whole[2]), inside),
+        )
+
+    def calendar_term(self, own, logits):
+        """Return the term of gaps that adds a logit for each block of the index that is reached."""
+        last = self.layout.variables[own.index].tree.n_values - 1
+        middles = [self._middles(j) for j in (own.index, own.gap)]
+        reached = np.minimum(middles[0][:, None] + middles[1][None], last)
+        table = logits[self.block_of(own.index, reached)]
+        table[:, int(self.distribution.blocks[own.gap][-1])] = 0
+        table = np.vstack([table, np.zeros(table.shape[1])])
+        whole = np.arange(len(table)), np.arange(table.shape[1])
+        return LogLinearTerm((own.memories[own.index],), whole, table)
+
+    def _middles(self, variable):
+        """Return the mean leaf of each block."""
+        n = self.layout.variables[variable].tree.n_values
+        blocks = self.block_of(variable, np.arange(n))
+        size = self.n_blocks(variable)
+        counts = np.bincount(blocks, minlength=size)
+        sums = np.bincount(blocks, np.arange(n), minlength=size)
+        return (sums / np.maximum(counts, 1)).astype(np.int64)

@@ -1,0 +1,556 @@
+"""Fit of the distribution of persons and their rows to noisy marginals."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from tqdm import tqdm
+
+from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._column_trees import ColumnCells
+from sklearn_dpgen.tables._distributions import joint_codes
+from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines, fit_conditional
+from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, _zero_edge, group_sums
+from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator
+from sklearn_dpgen.tables._person_layout import SLOTS, change_cells
+from sklearn_dpgen.tables._privacy_plan import affordable_cells
+from sklearn_dpgen.tables._records import with_bins
+from sklearn_dpgen.tables._releases import (
+    Measurements,
+    NoisyMarginal,
+    noise_factors,
+    release_marginals,
+    release_singles,
+    total_records,
+)
+from sklearn_dpgen.tables._table_rules import possible_cells
+from sklearn_dpgen.utils._torch import resolve_device
+
+__all__ = ["PersonFit", "PersonMeasurements"]
+
+# Sparse tables of the index are counted in so many times more cells than others: a year without
+# rows, or a largest gap, is seen in the fine table only.
+_FINER = 10
+# Pseudo-records of each term, for the sampling errors of records and of the rows of a fit.
+_SAMPLING = 0.2
+# The least and the largest ratio of noise to signal of a change.
+_LEAST, _MOST = 0.01, 100.0
+
+
+class PersonMeasurements:
+    """Noisy marginals of the variables of persons and their rows.
+
+    Parameters
+    ----------
+    layout : PersonLayout
+    leaves : mapping of int to ndarray
+        Exact counts of the categories of each released variable.
+    weights : mapping of int to float
+        Public weights of the variables.
+    noise_scale : float
+        Standard deviation of the noise of the released vector.
+    release : callable
+        Mechanism, as for :func:`~sklearn_dpgen.tables._releases.release_singles`.
+    n_records : int or None
+        The number of persons if it is public; None estimates it.
+
+    Attributes
+    ----------
+    n_records : list of float
+        For each table the number of persons with rows in it.
+    encoders : list of TabularEncoder or None
+        Encoders with the final bins.
+    singles : list of NoisyMarginal
+    """
+
+    def __init__(self, layout, leaves, weights, noise_scale, release, n_records):
+        self.layout = layout
+        # The noise of the shares of each released pair.
+        self._noise: dict = {}
+        variables, released = layout.variables, sorted(leaves)
+        trees = [variables[j].tree for j in released]
+        own_weights = np.array([weights[j] for j in released])
+        counts, factors = release_singles(
+            [leaves[j] for j in released], trees, own_weights, release
+        )
+        self.n_records = []
+        for stage in range(len(layout.stages)):
+            used = [i for i, j in enumerate(released) if variables[j].stage == stage]
+            if stage == 0 and n_records is not None:
+                self.n_records.append(float(n_records))
+            elif used:
+                picked = [counts[i] for i in used], [trees[i] for i in used], factors[used]
+                self.n_records.append(total_records(*picked))
+            else:
+                self.n_records.append(self.n_records[layout.stages[stage].parent])
+        self._set_cells(released, trees, counts, noise_scale * factors)
+        self.encoders = [
+            self._final_encoder(stage, encoder) for stage, encoder in enumerate(layout.encoders)
+        ]
+        self._set_blocks()
+
+    def _set_cells(self, released, trees, counts, scales):
+        """Estimate the cells of all variables that have a tree."""
+        layout = self.layout
+        self.cells, self.singles = {}, []
+        for j, tree, noisy, scale in zip(released, trees, counts, scales, strict=True):
+            stage = layout.variables[j].stage
+            cells = tree.cells(noisy, scale, self.n_records[stage])
+            self.cells[j] = cells
+            self.singles += [
+                NoisyMarginal((layout.variables[j].name,), (groups,), sums, scale * np.sqrt(sizes))
+                for groups, sums, sizes in tree.tables(noisy, cells.starts)
+            ]
+        for j, variable in enumerate(layout.variables):
+            if variable.tree is None or j in self.cells:
+                continue
+            starts = np.arange(variable.tree.n_values)
+            if variable.kind == "room":
+                starts = layout.room_starts(j)
+            n = len(starts) + variable.tree.nullable
+            self.cells[j] = ColumnCells(starts, np.full(n, 1 / n), np.zeros(n))
+
+    def _final_encoder(self, stage, encoder):
+        if encoder is None:
+            return None
+        columns = self.layout.stages[stage].columns
+        edges = {
+            name: column.merged(self.cells[j].starts)
+            for (name, column), j in zip(encoder.columns_.items(), columns, strict=True)
+            if isinstance(column, Binned) and not self.layout.variables[j].tree.is_flat
+        }
+        return with_bins(encoder, edges)
+
+    def _set_blocks(self):
+        """Group the cells of each variable into blocks, and add memories."""
+        layout, variables = self.layout, self.layout.variables
+        edges = dict.fromkeys(range(len(variables)), 0)
+        for own, encoder in zip(layout.stages, self.encoders, strict=True):
+            if encoder is not None:
+                for j, column in zip(own.columns, encoder.columns_.values(), strict=True):
+                    edges[j] = _zero_edge(column)
+        # Variables without a tree come last in their stage, so they are added in a second pass.
+        order = [j for j, v in enumerate(variables) if v.tree is not None]
+        blocks = ColumnBlocks(
+            [self.cells[j].shares for j in order],
+            [variables[j].is_ordered for j in order],
+            [variables[j].n_nulls for j in order],
+            [edges[j] for j in order],
+        )
+        places = {j: i for i, j in enumerate(order)}
+        for own in layout.stages:
+            for source, memory in own.memories.items():
+                first = self._share_of_first(own)
+                shares = group_sums(self.cells[source].shares, blocks.blocks[places[source]])
+                shares = np.append((1 - first) * shares, first)
+                v = variables[memory]
+                places[memory] = blocks.add(shares, is_ordered=v.is_ordered, n_nulls=v.n_nulls)
+                self.cells[memory] = ColumnCells(
+                    np.arange(len(shares)), shares, np.zeros(len(shares))
+                )
+        self.changes = {}
+        for own in layout.stages:
+            for source, change in own.changes.items():
+                cells = change_cells(variables[source], blocks.sizes[places[source]])
+                self.changes[change] = source, own.memories[source], cells
+                size = int(cells.max()) + 1
+                places[change] = blocks.add(np.full(size, 1 / size), is_ordered=True, n_nulls=0)
+                self.cells[change] = ColumnCells(
+                    np.arange(size), np.full(size, 1 / size), np.zeros(size)
+                )
+        self.blocks = _Renumbered(blocks, places)
+        names = [variable.name for variable in variables]
+        cells = [self.cells[j] for j in range(len(variables))]
+        self.measured = Measurements(names, cells, self.n_records[0], self.blocks)
+
+    def _share_of_first(self, own):
+        """Return the mean of one over the number of rows, for parents with rows."""
+        shares = self.cells[own.count].shares
+        if len(shares) < 2 or shares[1:].sum() <= 0:
+            return 0.5
+        starts = self.cells[own.count].starts
+        numbers = np.maximum((starts + np.append(starts[1:], starts[-1] + 1) - 1) / 2, 1)
+        return float(shares[1:] @ (1 / numbers[1:]) / shares[1:].sum())
+
+    def count_maps(self):
+        """Return the block of each leaf of the variables that records are counted by."""
+        maps = {}
+        for j, variable in enumerate(self.layout.variables):
+            if variable.tree is not None:
+                leaves = variable.tree.bins(self.cells[j].starts)
+                maps[j] = self.blocks.blocks[j][leaves]
+        return maps
+
+    def marginals_of(self, candidates, spreads):
+        """Return the marginals of some tables, at the finest resolution the noise supports."""
+        marginals = []
+        for columns, spread in zip(candidates, spreads, strict=True):
+            if columns[0] in self.changes:
+                cells = self.changes[columns[0]][2]
+                marginals.append(Marginal(columns, (np.arange(int(cells.max()) + 1),)))
+                continue
+            n_cells = affordable_cells(self._total(columns), spread)
+            kinds = {self.layout.variables[j].kind for j in columns}
+            if kinds & {"gap", "first"}:
+                n_cells *= _FINER
+            marginals.append(self.blocks.marginal(columns, n_cells))
+        return marginals
+
+    def strongest(self, candidates, count):
+        """Return the most dependent of some pairs, by the released marginals.
+
+        Parameters
+        ----------
+        candidates : sequence of tuple of int
+        count : int
+
+        Returns
+        -------
+        list of tuple of int
+        """
+        strengths = dict.fromkeys(candidates, 0.0)
+        for table in self.measured.tables:
+            columns = tuple(sorted(table.columns))
+            if columns not in strengths or table.pattern is not None:
+                continue
+            shares = table.shares
+            total = max(float(shares.sum()), 1e-9)
+            mean = np.outer(shares.sum(axis=1), shares.sum(axis=0)) / total
+            noise = shares.size * self._noise[columns] ** 2
+            excess = max(float(((shares - mean) ** 2).sum()) - noise, 0.0)
+            strengths[columns] = math.sqrt(excess * shares.size)
+        order = sorted(candidates, key=lambda columns: -strengths[columns])
+        return order[:count]
+
+    def _total(self, columns):
+        return self.n_records[self.layout.stage_of(columns)]
+
+    def expected(self, marginals):
+        """Return the expected counts of marginals if variables were independent."""
+        return [
+            self.measured.independent([m], self._total(m.columns))[0]
+            if m.columns[0] not in self.changes
+            else self._expected_changes(m.columns[0])
+            for m in marginals
+        ]
+
+    def _expected_changes(self, change):
+        source, memory, cells = self.changes[change]
+        shares = [self.measured.block_shares(j) for j in (memory, source)]
+        joint = np.multiply.outer(*shares).ravel()
+        return self._total((source,)) * np.bincount(cells.ravel(), joint)
+
+    def release(self, candidates, counts, weights, noise_scale, release):
+        """Release marginals as one vector, and add them.
+
+        Parameters
+        ----------
+        candidates : list of tuple of int
+        counts : callable
+            Returns the exact counts of marginals.
+        weights : ndarray
+            Public weight of each marginal.
+        noise_scale : float
+        release : callable
+        """
+        spreads = noise_scale * noise_factors(weights)
+        marginals = self.marginals_of(candidates, spreads)
+        expected = self.expected(marginals)
+        tables, _ = release_marginals(counts(marginals), weights, release)
+        for marginal, table, spread, mean in zip(marginals, tables, spreads, expected, strict=True):
+            n = self._total(marginal.columns)
+            if marginal.columns[0] in self.changes:
+                self._add_change(marginal, table, spread, mean)
+                continue
+            stage = self.layout.stage_of(marginal.columns)
+            learned = {
+                j
+                for j in marginal.columns
+                if self.layout.variables[j].stage == stage and self.layout.variables[j].is_released
+            }
+            self.measured.add(marginal, table, spread, mean, n_records=n, learned=learned)
+            self._noise[marginal.columns] = spread / n
+
+    def _add_change(self, marginal, counts, noise_scale, expected):
+        (change,) = marginal.columns
+        source, memory, cells = self.changes[change]
+        n = self._total(marginal.columns)
+        shares, noise = counts / n, noise_scale / n
+        signal = cosines(shares - expected / n) ** 2 - noise**2
+        ratios = np.full(len(shares), _MOST)
+        np.divide(noise**2, signal, out=ratios, where=signal > noise**2 / _MOST)
+        # Dependence is mostly smooth, so that no component is shrunk more than the median.
+        ratios = np.maximum(np.minimum(ratios, np.median(ratios)), _LEAST)
+        ridges = ratios / len(shares) + _SAMPLING / n
+        names = (self.layout.variables[change].name,)
+        self.measured.marginals.append(NoisyMarginal(names, marginal.groups, counts, noise_scale))
+        groups = tuple(np.arange(size) for size in cells.shape)
+        self.measured.tables.append(
+            NoisyTable((memory, source), groups, shares, ridges, None, cells)
+        )
+
+
+class _Renumbered:
+    """Blocks of variables by their index in the layout."""
+
+    def __init__(self, blocks, places):
+        self._blocks, self._places = blocks, places
+        order = [places[j] for j in range(len(places))]
+        self.blocks = [blocks.blocks[i] for i in order]
+        self.sizes = [blocks.sizes[i] for i in order]
+
+    def marginal(self, columns, n_cells):
+        found = self._blocks.marginal([self._places[j] for j in columns], n_cells)
+        return Marginal(tuple(columns), found.groups)
+
+    def frequencies(self, marginal):
+        columns = tuple(self._places[j] for j in marginal.columns)
+        return self._blocks.frequencies(Marginal(columns, marginal.groups))
+
+
+# Fits of gaps to the sequences that they lead to, and steps of the calibration of index and gaps.
+_GAP_FITS, _INDEX_STEPS = 4, 8
+# Steps of the calibration of values, their damping, and the groups of blocks that are calibrated.
+_VALUE_STEPS, _DAMPING, _GROUPS = 4, 0.5, 16
+# The least share of a block in a calibration, and the largest correction of a step.
+_FLOOR, _STEP = 1e-4, 1.5
+# The lowest logit of the calendar: years without rows.
+_LOWEST = -10.0
+# Sweeps of the fit of a table to the sums of the rows of a fit, and bounds on its factors.
+_SWEEPS, _FACTORS = 20, (0.2, 5.0)
+
+
+class PersonFit:
+    """Conditionals of persons and their rows, fitted to noisy marginals.
+
+    Parameters
+    ----------
+    measurements : PersonMeasurements
+    n_rows : int
+        Persons and rows on which each conditional is fitted.
+    max_iter : int
+        Most steps of L-BFGS of each conditional.
+    device : str or torch.device
+    seed : int or None
+    verbose : int
+    """
+
+    def __init__(self, measurements, n_rows, *, max_iter, device, seed, verbose=0):
+        self._measurements, self._measured = measurements, measurements.measured
+        self._layout, self._n_rows, self._max_iter = measurements.layout, n_rows, max_iter
+        self._device, self._rng = resolve_device(device), np.random.default_rng(seed)
+        self._verbose = verbose
+        self._simulator = PersonSimulator(self._layout, self._empty())
+
+    def _empty(self):
+        """Return a distribution without conditionals."""
+        blocks, shares, starts = [], [], []
+        for j, variable in enumerate(self._layout.variables):
+            if variable.tree is None:
+                blocks.append(np.zeros(0, dtype=np.int64))
+                shares.append(np.zeros(0))
+                starts.append(np.zeros(0, dtype=np.int64))
+                continue
+            groups, cells = self._measured.blocks.blocks[j], self._measurements.cells[j]
+            estimates = self._measured.shares(j)
+            sums = group_sums(estimates, groups)[groups]
+            uniform = 1 / np.bincount(groups)[groups]
+            blocks.append(groups)
+            shares.append(np.divide(estimates, sums, out=uniform, where=sums > 0))
+            is_binned = not (variable.tree.is_flat and not variable.tree.nullable)
+            starts.append(cells.starts if is_binned else np.zeros(0, dtype=np.int64))
+        return PersonDistribution(blocks, shares, starts, {})
+
+    def distribution(self):
+        """Return the fitted PersonDistribution."""
+        simulator, rng = self._simulator, self._rng
+        n_steps = sum(len(own.own) + 1 for own in self._layout.stages)
+        population = {}
+        with tqdm(total=n_steps, desc="persons", disable=not self._verbose) as bar:
+            self._bar = bar
+            codes = simulator.persons(self._n_rows, rng).codes
+            known: set = set()
+            self._fit_values(self._layout.stages[0].own, codes, known)
+            population[0] = codes, known
+            for stage, own in enumerate(self._layout.stages[1:], 1):
+                population[stage] = self._fit_stage(stage, own, *population[own.parent])
+        return simulator.distribution
+
+    def _fit_stage(self, stage, own, parents, known):
+        """Fit the rows of a child table, and return a row of each of some parents."""
+        simulator, rng = self._simulator, self._rng
+        sizes = simulator.numbers(stage, parents, rng)
+        has_rows = np.flatnonzero(sizes > 0)
+        known = known | {own.slot}
+        if not len(has_rows):
+            has_rows, sizes = np.arange(len(sizes)), np.maximum(sizes, 1)
+        chosen = rng.choice(has_rows, self._n_rows)
+        parents, sizes = np.asfortranarray(parents[chosen]), sizes[chosen]
+        if own.index is not None:
+            self._fit_gaps(stage, own, parents, sizes, known)
+            known = known | {own.index, own.gap, own.room}
+            known |= {own.memories[own.index], own.memories[own.gap]}
+        rows = simulator.positions(stage, parents, sizes, rng)
+        # Without memory: what the row before is drawn from.
+        turns = self._turns(sizes)
+        codes = rows.at(rows.starts + turns)
+        memoryless = self._fit_values(own.own, codes, set(known), keep=False)
+        # With memory: the row before is drawn from the memoryless fit, whose law is released.
+        turns = self._turns(sizes)
+        codes, before = (
+            rows.at(rows.starts + turns),
+            rows.at(rows.starts + np.maximum(turns - 1, 0)),
+        )
+        for j, conditional in memoryless.items():
+            before[:, j], _ = conditional.draw(before, rng)
+        known = set(known)
+        for source in own.values:
+            memory = own.memories[source]
+            start = simulator.n_blocks(source)
+            codes[:, memory] = np.where(turns == 0, start, before[:, source])
+            known.add(memory)
+        self._fit_values(own.own, codes, known)
+        self._calibrate(stage, own, rows)
+        known -= {own.room, own.slot, *own.memories.values()}
+        return codes, known
+
+    def _turns(self, sizes):
+        """Draw one of the rows of each parent row."""
+        return (self._rng.uniform(size=len(sizes)) * sizes).astype(np.int64)
+
+    def _fit_values(self, columns, codes, known, *, keep=True):
+        """Fit variables in their order, draw each, and add it to the known ones."""
+        fitted = {}
+        for j in columns:
+            if self._layout.variables[j].is_constant:
+                continue
+            fitted[j] = self._conditional(j, codes, known)
+            codes[:, j], _ = fitted[j].draw(codes, self._rng)
+            known.add(j)
+            self._bar.update(keep)
+        if keep:
+            self._simulator.conditionals.update(fitted)
+        return fitted
+
+    def _conditional(self, column, codes, known, fixed=()):
+        """Fit the conditional of a variable given known ones."""
+        tables = []
+        marginal = np.maximum(self._measured.block_shares(column), 1e-6)
+        marginal = marginal / marginal.sum()
+        for table in self._measured.tables:
+            if column not in table.columns or not known.issuperset({*table.columns} - {column}):
+                continue
+            if table.pattern is not None and table.columns[1] != column:
+                continue
+            tables.append(self._raked(table.with_last(column), codes, marginal, fixed))
+        return fit_conditional(
+            column,
+            marginal,
+            tables,
+            codes,
+            max_iter=self._max_iter,
+            device=self._device,
+            fixed=fixed,
+            spread=self._measured.block_variances(column) if fixed else None,
+        )
+
+    def _raked(self, table, codes, marginal, fixed):
+        """Scale a table to the sums of the rows of a fit, which preserves its odds ratios.
+
+        A shift would change the small cells of a table of lasting values most, and the errors of
+        its transitions would add up over the rows of a person.
+        """
+        if table.pattern is not None:
+            return self._with_first_rows(table, codes)
+        *before, size = table.shares.shape
+        n_before = int(np.prod(before))
+        cells = joint_codes(codes, table.columns[:-1], table.groups, before)
+        rows = np.bincount(cells, minlength=n_before) / len(codes)
+        columns = np.bincount(table.groups[-1], weights=marginal, minlength=size)
+        shares = table.shares.reshape(n_before, size)
+        positive = np.maximum(shares, 0) + 1e-7
+        row_factors, column_factors = np.ones(n_before), np.ones(size)
+        for _ in range(_SWEEPS):
+            sums = positive @ column_factors
+            row_factors = np.clip(rows / np.maximum(sums, 1e-9), *_FACTORS)
+            sums = row_factors @ positive
+            column_factors = np.clip(columns / np.maximum(sums, 1e-9), *_FACTORS)
+        shares = shares * row_factors[:, None] * column_factors
+        possible = possible_cells(table.columns, table.groups, fixed) if fixed else None
+        return NoisyTable(
+            table.columns, table.groups, shares.reshape(table.shares.shape), table.ridges, possible
+        )
+
+    def _with_first_rows(self, table, codes):
+        """Scale the changes to the rows of a fit that have a row before."""
+        first = int(table.pattern[-1, 0])
+        share = float((codes[:, table.columns[0]] == len(table.pattern) - 1).mean())
+        shares = table.shares.copy()
+        shares[first] = 0
+        shares *= (1 - share) / max(shares.sum(), 1e-9)
+        shares[first] = share
+        return NoisyTable(table.columns, table.groups, shares, table.ridges, None, table.pattern)
+
+    def _fit_gaps(self, stage, own, parents, sizes, known):
+        """Fit the gaps of the index to the sequences that they lead to."""
+        simulator, rng = self._simulator, self._rng
+        known = known | {own.room, own.memories[own.index], own.memories[own.gap]}
+        rules = simulator.gap_rules(own)
+        # The first sequences have independent gaps.
+        simulator.conditionals[own.gap] = fit_conditional(
+            own.gap,
+            self._measured.block_shares(own.gap),
+            [],
+            parents[:2],
+            max_iter=1,
+            device=self._device,
+            fixed=(),
+        )
+        null = int(simulator.distribution.blocks[own.gap][-1])
+        base = simulator.conditionals[own.gap].base.copy()
+        base[null] = -30.0
+        simulator.conditionals[own.gap] = replace(simulator.conditionals[own.gap], base=base)
+        for _ in range(_GAP_FITS):
+            rows = simulator.positions(stage, parents, sizes, rng)
+            codes = rows.at(rows.starts + self._turns(sizes))
+            simulator.conditionals[own.gap] = self._conditional(own.gap, codes, known, rules)
+        fitted = simulator.conditionals[own.gap]
+        wanted = self._measured.block_shares(own.index)
+        gaps = self._measured.block_shares(own.gap)
+        calendar = np.zeros(len(wanted))
+        for _ in range(_INDEX_STEPS):
+            rows = simulator.positions(stage, parents, sizes, rng)
+            weights = 1 / rows.sizes
+            found = np.bincount(rows.codes[:, own.index], weights, minlength=len(wanted))
+            steps = np.bincount(rows.codes[:, own.gap], weights, minlength=len(gaps))
+            calendar += _correction(wanted, found)
+            calendar = np.maximum(calendar - calendar.max(), _LOWEST)
+            later = np.arange(len(gaps)) != null
+            base = fitted.base.copy()
+            base[later] += _correction(gaps[later], steps[later])
+            fitted = replace(fitted, base=base)
+            term = simulator.calendar_term(own, calendar)
+            simulator.conditionals[own.gap] = replace(fitted, terms=(*fitted.terms, term))
+        self._bar.update()
+
+    def _calibrate(self, stage, own, rows):
+        """Correct the bases of the values until simulated rows have the released marginals."""
+        conditionals, simulator = self._simulator.conditionals, self._simulator
+        columns = [j for j in own.values if j in conditionals]
+        for _ in range(_VALUE_STEPS if len(SLOTS) and columns else 0):
+            simulator.values(stage, rows, self._rng)
+            weights = 1 / rows.sizes
+            for j in columns:
+                wanted = self._measured.block_shares(j)
+                found = np.bincount(rows.codes[:, j], weights, minlength=len(wanted))
+                groups = self._measured.blocks.marginal((j,), _GROUPS).groups[0]
+                step = _correction(group_sums(wanted, groups), group_sums(found, groups))
+                base = conditionals[j].base + _DAMPING * step[groups]
+                conditionals[j] = replace(conditionals[j], base=base)
+
+
+def _correction(wanted, found):
+    """Return the change of logits from shares that are found to the wanted ones."""
+    wanted, found = wanted / max(wanted.sum(), 1e-12), found / max(found.sum(), 1e-12)
+    ratios = np.log((wanted + _FLOOR) / (found + _FLOOR))
+    return np.clip(ratios, -_STEP, _STEP)

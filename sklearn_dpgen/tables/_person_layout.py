@@ -1,0 +1,297 @@
+"""Public layout of persons and their rows: the variables that are counted, and the tables."""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from sklearn_dpgen.schema import Ordinal, Schema
+from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._releases import column_trees, fine_encoder
+
+__all__ = ["SLOTS", "PersonLayout", "StageVariables", "Variable", "change_cells"]
+
+# Positions of a row among the rows of its parent: the only one, the first, a later one, the last.
+SLOTS = ("only", "first", "middle", "last")
+# Kinds with a noisy count of their own; slots, rooms and memories follow from other variables.
+_RELEASED = frozenset({"value", "index", "count", "first", "gap"})
+# The most bins of the room that is left for later rows, which is public.
+_ROOMS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A variable of the rows of a table.
+
+    Parameters
+    ----------
+    name : str
+    stage : int
+        The table whose rows have this variable.
+    kind : str
+        "value" and "index" are columns. "count" is the number of rows of a child table, and
+        "first" the index of the first of them. "gap" is the index less that of the row before,
+        "slot" the position of a row, "room" the largest possible gap. "memory" is the value of
+        ``source`` in the row before, and "change" the change of ``source`` since then.
+    tree : ColumnTree or None
+        None for memories and changes, whose categories follow from those of the source.
+    is_ordered : bool
+    n_nulls : int
+        Number of last categories without a value: null, and for a memory also "no row before".
+    source : int or None
+    """
+
+    name: str
+    stage: int
+    kind: str
+    tree: ColumnTree | None
+    is_ordered: bool
+    n_nulls: int = 0
+    source: int | None = None
+
+    @property
+    def is_released(self):
+        """Whether counts of this variable alone are released."""
+        return self.kind in _RELEASED and self.tree.n_cells > 1
+
+    @property
+    def is_constant(self):
+        """Whether the variable has a single category."""
+        return self.tree is not None and self.tree.n_cells == 1
+
+
+@dataclass
+class StageVariables:
+    """Indices of the variables of one table, by kind.
+
+    Attributes
+    ----------
+    own : list of int
+        Columns and derived variables that are drawn with a row, in the order of drawing: values of
+        columns, then for each child table its number of rows and its first index.
+    values : list of int
+        Columns, without the sequence index and constant columns.
+    index, count, first, gap, room, slot : int or None
+        Variables of the sequence of rows; ``count`` and ``first`` are variables of the parent.
+    memories, changes : dict of int to int
+        The memory and the change of each value.
+    columns : list of int or None
+        The variable of each declared column.
+    """
+
+    parent: int | None
+    ties: bool
+    own: list = field(default_factory=list)
+    values: list = field(default_factory=list)
+    index: int | None = None
+    count: int | None = None
+    first: int | None = None
+    gap: int | None = None
+    room: int | None = None
+    slot: int | None = None
+    memories: dict = field(default_factory=dict)
+    changes: dict = field(default_factory=dict)
+    columns: list = field(default_factory=list)
+
+    @property
+    def least_gap(self):
+        """The smallest gap of two rows, in steps of the index."""
+        return 0 if self.ties else 1
+
+
+class PersonLayout:
+    """Variables of all tables with keys, and the encoders of their columns.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        Public declarations of the tables, parents first.
+
+    Attributes
+    ----------
+    encoders : list of TabularEncoder or None
+        Fitted encoders with the finest bins; None for a table without columns.
+    variables : list of Variable
+    stages : list of StageVariables
+    """
+
+    def __init__(self, stages):
+        self.declared = tuple(stages)
+        self.encoders, self.variables, self.stages = [], [], []
+        for position, stage in enumerate(self.declared):
+            self._add_columns(position, stage)
+        for position, stage in enumerate(self.declared):
+            if stage.parent is not None:
+                self._add_sequence(position, stage)
+
+    def _add(self, *args, **kwargs):
+        self.variables.append(Variable(*args, **kwargs))
+        return len(self.variables) - 1
+
+    def _add_columns(self, position, stage):
+        own = StageVariables(stage.parent, stage.ties)
+        self.stages.append(own)
+        if not stage.columns:
+            self.encoders.append(None)
+            return
+        encoder, binned = fine_encoder(Schema(stage.columns), "auto")
+        self.encoders.append(encoder.fit())
+        trees = column_trees(encoder, binned)
+        for (name, column), tree in zip(encoder.columns_.items(), trees, strict=True):
+            kind = "index" if name == stage.index else "value"
+            is_ordered = isinstance(column, Binned | Ordinal)
+            n_nulls = int(getattr(column, "nullable", False))
+            added = self._add(f"{stage.name}.{name}", position, kind, tree, is_ordered, n_nulls)
+            own.columns.append(added)
+            if kind == "index":
+                own.index = added
+            elif not self.variables[added].is_constant:
+                own.values.append(added)
+        own.own += own.values
+
+    def _add_sequence(self, position, stage):
+        own, parent = self.stages[position], self.stages[stage.parent]
+        name = stage.name
+        sizes = ColumnTree(stage.max_rows + 1)
+        own.count = self._add(f"number of {name}", stage.parent, "count", sizes, True)
+        parent.own.append(own.count)
+        own.slot = self._add(
+            f"position in {name}", position, "slot", ColumnTree(len(SLOTS), is_flat=True), False
+        )
+        if own.index is not None:
+            tree = self.variables[own.index].tree
+            first = ColumnTree(
+                tree.n_values, nullable=True, is_flat=tree.is_flat, anchor=tree.anchor
+            )
+            own.first = self._add(f"first of {name}", stage.parent, "first", first, True, 1)
+            parent.own.append(own.first)
+            steps = ColumnTree(tree.n_values, nullable=True)
+            own.gap = self._add(f"gap in {name}", position, "gap", steps, True, 1)
+            own.room = self._add(f"room in {name}", position, "room", steps, True, 1)
+        sources = own.values + [v for v in (own.index, own.gap) if v is not None]
+        for source in sources:
+            variable = self.variables[source]
+            own.memories[source] = self._add(
+                f"previous {variable.name}",
+                position,
+                "memory",
+                None,
+                variable.is_ordered,
+                variable.n_nulls + 1,
+                source,
+            )
+        for source in own.values:
+            own.changes[source] = self._add(
+                f"change of {self.variables[source].name}",
+                position,
+                "change",
+                None,
+                True,
+                0,
+                source,
+            )
+
+    def path(self, stage):
+        """Return the stage and its ancestors, from the stage to the root."""
+        found = []
+        while stage is not None:
+            found.append(stage)
+            stage = self.stages[stage].parent
+        return found
+
+    def stage_of(self, columns):
+        """Return the deepest stage of some variables."""
+        return max((self.variables[j].stage for j in columns), key=lambda s: len(self.path(s)))
+
+    def room_starts(self, variable):
+        """Return the first leaf of each bin of a room: single steps, then growing intervals."""
+        n = self.variables[variable].tree.n_values
+        starts = np.append(np.arange(min(n, _ROOMS)), np.geomspace(1, max(n - 1, 1), _ROOMS))
+        return np.unique(starts.astype(np.int64))
+
+    def sequences(self):
+        """Return the marginals without which sequences cannot be drawn.
+
+        They are the changes of values, and for tables with an index those of gaps.
+        """
+        tables = []
+        for own in self.stages:
+            tables += [(change,) for change in own.changes.values()]
+            if own.index is None:
+                continue
+            known = [own.room, own.memories[own.index], own.count, own.memories[own.gap]]
+            tables += [(j, own.gap) for j in known] + [(own.count, own.first)]
+        return [tuple(sorted(columns)) for columns in tables]
+
+    def pairs(self):
+        """Return all other two-way marginals, of the same row or of a row and its ancestors."""
+        tables = []
+        for position, own in enumerate(self.stages):
+            tables += combinations(own.own, 2)
+            if own.parent is None:
+                continue
+            ancestors = [
+                j
+                for above in self.path(position)[1:]
+                for j in self.stages[above].own
+                if self.variables[j].kind != "first"
+            ]
+            tables += [(a, c) for a in ancestors for c in own.own]
+            for c in own.values:
+                tables += [(own.slot, c), (own.memories[c], c)]
+                if own.index is not None:
+                    tables.append((own.index, c))
+            if own.index is not None:
+                above = [j for j in ancestors if self.variables[j].kind == "value"]
+                tables += [(j, own.gap) for j in (own.slot, *above)]
+        known = set(self.sequences())
+        sorted_tables = dict.fromkeys(tuple(sorted(columns)) for columns in tables)
+        return [columns for columns in sorted_tables if columns not in known]
+
+    def crossed(self):
+        """Return the two-way marginals of a value and another value of the row before."""
+        return [
+            tuple(sorted((memory, c)))
+            for own in self.stages
+            for source, memory in own.memories.items()
+            for c in own.values
+            if c != source and self.variables[source].kind == "value"
+        ]
+
+
+def change_cells(variable, n_blocks):
+    """Return the cell of the change of a value, for each pair of blocks.
+
+    Parameters
+    ----------
+    variable : Variable
+        The value.
+    n_blocks : int
+
+    Returns
+    -------
+    ndarray of int of shape (n_blocks + 1, n_blocks)
+        The cell for the block in the row before, the last one of which is "no row before", and the
+        block in the row. Ordered values change by 0, 1, 2 or 3, 4 to 7, ... blocks up or down;
+        others stay or change. Nulls have cells of their own.
+    """
+    n_values = n_blocks - variable.n_nulls
+    before, after = np.arange(n_blocks + 1)[:, None], np.arange(n_blocks)[None]
+    if not variable.is_ordered:
+        cells = (before == after).astype(np.int64)
+        cells[-1] = 2
+        return cells
+    steps = after - before
+    powers = np.floor(np.log2(np.maximum(np.abs(steps), 1))).astype(np.int64) + 1
+    cells = np.where(steps == 0, 0, np.sign(steps) * powers)
+    inside = cells[:n_values, :n_values]
+    cells = cells - inside.min()
+    top = int(cells[:n_values, :n_values].max())
+    if variable.n_nulls:
+        cells[n_values:n_blocks, :n_values] = top + 1
+        cells[:n_values, n_values:] = top + 2
+        cells[n_values:n_blocks, n_values:] = top + 3
+        top += 3
+    cells[-1] = top + 1
+    return cells

@@ -1,0 +1,569 @@
+"""RelationalSampler: synthesis of persons with many rows, in tables with keys."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._calibration import check_delta_size
+from sklearn_dpgen.accounting._wording import count_words
+from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
+from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.persistence._declarations import demand
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import RelationalSchema, Table
+from sklearn_dpgen.tables._marginals import MAX_BLOCKS
+from sklearn_dpgen.tables._person_counts import PersonRecords
+from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator
+from sklearn_dpgen.tables._person_fit import PersonFit, PersonMeasurements
+from sklearn_dpgen.tables._person_layout import PersonLayout
+from sklearn_dpgen.tables._person_rows import read_person_rows, stages_of
+from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS, MarginalsPlan, Round, warn_of_noise
+from sklearn_dpgen.tables._releases import NoisyMarginal, noise_factors, scores
+from sklearn_dpgen.utils._frames import FramesMixin
+from sklearn_dpgen.utils._random import ROUNDING, split_random_state
+from sklearn_dpgen.utils._validation import (
+    BUDGET,
+    DEVICE,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    check_count,
+    check_delta,
+    check_is_fitted,
+    check_n_samples,
+    fit_context,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["RelationalSampler"]
+
+# Share of the budget of single variables, and the weight of marginals that sequences need.
+_SINGLES, _SEQUENCES = 0.2, 2.0
+# The most two-way marginals that are released without a selection.
+_MOST_PAIRS = 200
+# Share of the pairs that are released again, as the most dependent ones, and their share of the
+# budget of pairs.
+_AGAIN, _AGAIN_SHARE = 0.15, 0.5
+
+
+class RelationalSampler(FramesMixin, PrivateEstimator):
+    """Synthesis of persons with many rows: parent and child tables, panels and sequences.
+
+    Counts of single columns, of the numbers of rows, and of gaps of the sequence index are released
+    with Gaussian noise, then two-way marginals of a row, of a row and the person, and of a row and
+    the row before it. A person is protected with all rows in all tables. The distribution of
+    persons, and that of each row given the person and the row before, are fitted to the releases by
+    post-processing.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget of the whole fit, in nats; ``np.inf`` adds no noise.
+    delta : float, default=1e-5
+        Failure probability of the guarantee, in (0, 1).
+    schema : RelationalSchema or Table
+        The public declaration of the tables and their keys; a Table declares a panel.
+    population_size : int, default=10000
+        Persons, and rows of each table, on which the distributions are fitted.
+    max_iter : int, default=20
+        Most steps of L-BFGS for each variable.
+    neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
+        Neighbouring relation: one person with all rows in all tables is replaced, or added or
+        removed. The number of persons is public for "replace_one" only; numbers of rows never are.
+    ledger : PrivacyLedger, path or None, default=None
+        Ledger that a fit charges before it releases anything; BudgetExceededError is raised if the
+        remaining budget is too small. None charges no ledger.
+    random_state : int, RandomState or None, default=None
+        None draws noise from the operating system's entropy. An int makes the fit reproducible,
+        and voids the guarantee against anyone who knows or guesses it.
+    device : str or torch.device, default="auto"
+        "auto" uses a GPU if there is one.
+    verbose : int, default=0
+        1 shows the progress of the fit.
+    noise : {"float", "certified"}, default="float"
+        "certified" rounds counts and scores to a fine grid and adds exact discrete noise: see
+        :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
+
+    Attributes
+    ----------
+    one_way_marginals_ : list of NoisyMarginal
+        Released counts of single variables.
+    marginals_ : list of NoisyMarginal
+        Released two-way marginals, and changes of values from a row to the next.
+    distribution_ : PersonDistribution
+        The fitted distribution.
+    n_records_ : float
+        Number of persons: the public number, or an estimate from the noisy counts.
+    privacy_ : PrivacyReport
+        The guarantee of the fit.
+    noise_multiplier_ : float
+        Standard deviation of the noise over the sensitivity.
+    n_features_in_ : int
+        Number of columns of all tables.
+
+    Warns
+    -----
+    NoisyCountsWarning
+        Counts of columns or of pairs are below the noise.
+
+    Notes
+    -----
+    **Formal guarantee**
+
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Replace one person with all rows in all tables; the number of persons is public.
+        With ``neighbours="add_or_remove"``: add or remove one person of at least two, with all
+        rows; the number of persons is not public.
+    :Public: The number of persons, unless persons are added or removed; names of tables and
+        columns; ``schema`` with ``max_rows`` and public tables. Numbers of rows are not.
+    :Bounded by: The declared schema: a row has one category in each column, and the rows of a
+        person in one table together count once.
+    :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
+        Gumbel in selections, by ``SelectionMechanism``, from the operating system's entropy; in
+        floating point, or with ``noise="certified"`` exact.
+    :Priced by: The privacy profile of the Gaussian mechanism, in closed form, composed with those
+        of the selections; no sampling.
+    :Not covered: Other fits of the same persons, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: Notes; :ref:`tables`; of certified noise :ref:`certified_noise`.
+
+    All variables of a row are functions of the rows of the same person: its columns, the columns of
+    its parent rows and their numbers of rows, its position, and the row before it in the order of
+    the index, where ties are broken by a public hash of the rows. A row has as weight one over the
+    product of the numbers of rows on its path from the person, so the rows of a person in one table
+    have total weight at most 1, and add to each marginal a non-negative vector of l1 norm at most
+    1. Marginals are multiplied by weights whose squares sum to 1 and released as one vector: a
+    person adds a non-negative vector of l2 norm at most 1. If a person is replaced, the change is
+    at most √2, as the inner product of two non-negative vectors is not negative. Persons without
+    rows, or with equal rows, attain this. ``max_rows`` bounds the number of rows that is drawn, not
+    the weight of a person. Rows of no person in the root table are dropped.
+
+    The budget is split in μ², in which Gaussian releases compose additively: 0.2 for single
+    variables, the remainder for marginals. Half of it releases all pairs, by whose counts the most
+    dependent ones are chosen, which costs nothing; the other half releases these again, at a finer
+    resolution. If there are more than 200 pairs, the most dependent ones are selected privately.
+
+    The row before is drawn from the fit without memory, whose distribution is released, rather than
+    from simulated sequences, in which errors would add up. Simulated sequences then calibrate the
+    frequencies of single columns. Tables are fitted by regularized maximum entropy, as by
+    :class:`TableSampler`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema, Table
+    >>> from sklearn_dpgen.tables import RelationalSampler
+    >>> panel = Table(
+    ...     Schema({
+    ...         "sex": Categorical(["f", "m"]),
+    ...         "year": Numeric(2001, 2003, integer=True),
+    ...         "ill": Categorical(["no", "yes"]),
+    ...     }),
+    ...     primary_key="id", sequence_index="year", max_rows=3, static=["sex"], ties=False,
+    ... )
+    >>> rng = np.random.default_rng(0)
+    >>> n, ids = 2000, np.arange(2000)
+    >>> frame = pd.DataFrame({
+    ...     "id": np.repeat(ids, 3),
+    ...     "sex": np.repeat(rng.choice(["f", "m"], n), 3),
+    ...     "year": np.tile([2001, 2002, 2003], n),
+    ...     "ill": np.repeat(rng.choice(["no", "yes"], n), 3),
+    ... })
+    >>> sampler = RelationalSampler(schema=panel, population_size=2000).fit(frame)
+    >>> sampler.sample(2)["year"].tolist()
+    [2001, 2002, 2003, 2001, 2002, 2003]
+    """
+
+    _saved_state: dict = {
+        "noise_multiplier_": float | None,
+        "n_records_": float,
+        "encoders_": list[TabularEncoder | None],
+        "one_way_marginals_": list[NoisyMarginal],
+        "marginals_": list[NoisyMarginal],
+        "distribution_": PersonDistribution,
+    }
+    _parameter_constraints: dict = {
+        "epsilon": BUDGET,
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "schema": [RelationalSchema, Table],
+        "population_size": [Interval(Integral, 2, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "neighbours": [StrOptions(set(CHANGED_CELLS))],
+        "random_state": ["random_state"],
+        "device": DEVICE,
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        schema: RelationalSchema | Table,
+        population_size: int = 10_000,
+        max_iter: int = 20,
+        neighbours: str = "replace_one",
+        ledger: LedgerLike = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: "str | torch.device" = "auto",
+        verbose: int = 0,
+        noise: str = "float",
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.population_size = population_size
+        self.max_iter = max_iter
+        self.neighbours = neighbours
+        self.ledger = ledger
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.noise = noise
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, tables: Mapping[str, Any] | pd.DataFrame, y: object = None) -> Self:
+        """Release noisy marginals of persons and their rows, and fit a distribution to them.
+
+        Parameters
+        ----------
+        tables : mapping of str to table, or a table for a panel
+            The private tables by name, each in any form that :meth:`TableSampler.fit` takes. The
+            rows of a person may be scattered over chunks and files.
+        y : ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        PublicTypeError, PublicValueError
+            Tables or keys are missing, keys are of two types, or values do not fit the schema; the
+            message names the table, the column and the rule.
+        """
+        return self._fit(tables)
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
+        """Return the privacy report of a fit on ``n_samples`` persons, before any is read.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Number of persons. It is not public and not read with neighbours="add_or_remove".
+        n_features : int or None, default=None
+            Number of columns of all tables; if given, it must be that of the schema.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit.
+        """
+        layout = self._layout()
+        n_columns = sum(len(own.columns) for own in layout.stages)
+        if n_features not in (None, n_columns):
+            raise PublicValueError(
+                f"n_features must be the {n_columns} columns of the schema, got {n_features}."
+            )
+        plan = self._plan(layout=layout, n_samples=n_samples)
+        if plan.details.n_records is not None:
+            plan.details.warn(plan.details.n_records)
+        return plan.report
+
+    @property
+    def _relational(self):
+        """The schema, with a panel as its only table."""
+        if isinstance(self.schema, Table):
+            return RelationalSchema({"rows": self.schema})
+        return self.schema
+
+    def _layout(self):
+        return PersonLayout(stages_of(self._relational))
+
+    def _read(self, tables, *, seed):
+        layout, schema = self._layout(), self._relational
+        if isinstance(tables, Mapping):
+            self._is_dict = True
+        else:
+            self._is_dict = False
+            tables = {schema.root: tables}
+        rows = read_person_rows(tables, layout.declared, layout.encoders)
+        self._learn_kind(next(iter(tables.values())))
+        records = PersonRecords(layout, rows)
+        return records, {"layout": layout, "n_samples": records.n_records}
+
+    def _plan(self, layout, n_samples):
+        plan = _PersonPlan(self, layout, n_samples)
+        return Plan(plan.report(), plan)
+
+    def _release(self, plan, records, seed):
+        details, layout = plan.details, plan.details.layout
+        mechanism = details.marginals.mechanism
+        run, noise = mechanism.run(), self._noise_source(seed)
+
+        def release(vector):
+            return run.release(vector, noise)
+
+        released = [j for j, variable in enumerate(layout.variables) if variable.is_released]
+        measured = PersonMeasurements(
+            layout,
+            {j: records.leaves(j) for j in released},
+            dict.fromkeys(released, 1.0),
+            mechanism.noise_scales[0],
+            release,
+            details.n_records,
+        )
+        details.warn(measured.n_records[0])
+        records.use_blocks(measured.count_maps())
+        scales = mechanism.noise_scales[1:]
+        for planned, scale in zip(details.rounds, scales, strict=True):
+            candidates = planned.candidates
+            if planned.n_chosen is not None:
+                candidates = measured.strongest(candidates, planned.n_chosen)
+            if planned.n_selected is not None:
+                spread = scale * math.sqrt(planned.n_selected)
+                marginals = measured.marginals_of(candidates, [spread] * len(candidates))
+                expected = measured.expected(marginals)
+                weights = np.ones(len(candidates))
+                values = scores(records.marginal_counts(marginals), expected, weights, spread)
+                chosen = run.select(values, noise, count=planned.n_selected)
+                candidates = [candidates[i] for i in chosen]
+            measured.release(
+                candidates,
+                records.marginal_counts,
+                details.weights(candidates),
+                scale,
+                release,
+            )
+        return measured
+
+    def _learn(self, plan, released, seed):
+        fit = PersonFit(
+            released,
+            self.population_size,
+            max_iter=self.max_iter,
+            device=self.device,
+            seed=seed,
+            verbose=self.verbose,
+        )
+        self.noise_multiplier_ = plan.report.noise_multiplier
+        self.n_records_ = released.n_records[0]
+        self.n_features_in_ = sum(len(own.columns) for own in plan.details.layout.stages)
+        self.encoders_, self.one_way_marginals_ = released.encoders, released.singles
+        self.marginals_ = released.measured.marginals
+        self.distribution_ = fit.distribution()
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> Any:
+        """Draw persons with all their rows, which is post-processing and costs no privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of persons.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        dict of str to frame, or frame
+            The tables by name, or one table if the fit had one. Keys are new numbers that are
+            consistent between tables; rows are ordered by person and index.
+        """
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples, width=self.n_features_in_)
+        (seed,) = split_random_state(random_state, 1)
+        rng = np.random.default_rng(seed)
+        layout = self._layout()
+        simulator = PersonSimulator(layout, self.distribution_)
+        drawn = simulator.sample(n_samples, rng)
+        decoded = [self._decoded(layout, simulator, s, rows, rng) for s, rows in enumerate(drawn)]
+        frames = framed(self._relational, layout.declared, decoded, drawn)
+        found = {name: self._given_back(frame) for name, frame in frames.items()}
+        return found if self._is_dict else found[self._relational.root]
+
+    def _decoded(self, layout, simulator, stage, rows, rng):
+        """Return the columns of drawn rows as a data frame."""
+        own, encoder = layout.stages[stage], self.encoders_[stage]
+        if encoder is None:
+            return pd.DataFrame(index=range(len(rows.codes)))
+        columns = {}
+        pairs = zip(layout.encoders[stage].columns_.items(), own.columns, strict=True)
+        for (name, fine), j in pairs:
+            if j == own.index:
+                columns[name] = fine.decode_codes(rows.index, name=name, rng=rng)
+            elif layout.variables[j].is_constant:
+                codes = np.zeros(len(rows.codes), dtype=np.int64)
+                columns[name] = fine.decode_codes(codes, name=name, rng=rng)
+            else:
+                codes = simulator.categories(j, rows.codes[:, j], rng)
+                columns[name] = encoder.columns_[name].decode_codes(codes, name=name, rng=rng)
+        return pd.DataFrame(columns)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "distribution_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        layout = self._layout()
+        n = len(layout.variables)
+        demand(len(self.distribution_.blocks) == n, "The distribution has other variables.")
+        demand(len(self.encoders_) == len(layout.stages), "There are other tables.")
+
+
+def framed(schema, stages, decoded, drawn):
+    """Return the tables by name, with new consistent keys."""
+    frames, keys = {}, []
+    for position, (stage, frame, rows) in enumerate(zip(stages, decoded, drawn, strict=True)):
+        keys.append(np.arange(1, len(frame) + 1))
+        table = schema[stage.name]
+        if schema.is_panel and position == 0:
+            continue
+        if schema.is_panel:
+            parts = {table.primary_key: keys[0][rows.parent]}
+            static = decoded[0].iloc[rows.parent].reset_index(drop=True)
+            values = static.to_dict("series") | frame.to_dict("series")
+        else:
+            parts = {}
+            if table.primary_key is not None:
+                parts[table.primary_key] = keys[position]
+            if stage.parent is not None:
+                parts[schema.parent_key(stage.name)] = keys[stage.parent][rows.parent]
+            values = frame.to_dict("series")
+        columns = {name: values[name] for name in table.schema if name in values}
+        result = pd.DataFrame(parts | columns)
+        if stage.index is not None:
+            # Values inside a leaf of the index are in no order.
+            order = np.lexsort((result[stage.index].to_numpy(), rows.parent))
+            result = result.iloc[order].reset_index(drop=True)
+        frames[stage.name] = result
+    return frames
+
+
+class _PersonPlan:
+    """The releases of a fit, with their noise scales and privacy report.
+
+    Parameters
+    ----------
+    sampler : RelationalSampler
+    layout : PersonLayout
+    n_samples : int or None
+        Number of persons; not read if it is not public.
+    """
+
+    def __init__(self, sampler, layout, n_samples):
+        self._sampler, self.layout = sampler, layout
+        delta, self.n_records = check_delta(sampler.delta), None
+        if sampler.neighbours == "replace_one":
+            self.n_records = check_count(n_samples, "n_samples")
+            if math.isfinite(sampler.epsilon):
+                check_delta_size(delta, self.n_records)
+        self._sequences = {*layout.sequences()}
+        self.rounds = self._planned_rounds()
+        self.marginals = MarginalsPlan(
+            sampler.epsilon,
+            delta,
+            sampler.neighbours,
+            self.rounds,
+            1,
+            (self._sizes, self._sizes) if sampler._is_certified else None,
+        )
+
+    def _planned_rounds(self):
+        sequences, pairs = self.layout.sequences(), self.layout.pairs()
+        rest = 1 - _SINGLES
+        if len(pairs) <= _MOST_PAIRS:
+            tables = (*sequences, *pairs)
+            if not pairs:
+                return (Round(tables, rest),) if tables else ()
+            again = max(1, round(_AGAIN * len(pairs)))
+            last = Round(tuple(pairs), rest * _AGAIN_SHARE, n_chosen=again)
+            return (Round(tables, rest * (1 - _AGAIN_SHARE)), last)
+        first = rest * len(sequences) / (len(sequences) + _MOST_PAIRS)
+        rounds = (Round(tuple(sequences), first),) if sequences else ()
+        return (*rounds, Round(tuple(pairs), rest - first, _MOST_PAIRS))
+
+    def weights(self, candidates):
+        """Return the public weights of some marginals."""
+        return np.array([_SEQUENCES if c in self._sequences else 1.0 for c in candidates])
+
+    @property
+    def _sizes(self):
+        """Bounds on the number of values of each release."""
+        trees = [v.tree for v in self.layout.variables if v.is_released]
+        tables = [one.n_tables * (MAX_BLOCKS + 1) ** 2 for one in self.rounds]
+        return [max(1, sum(tree.n_cells for tree in trees)), *tables]
+
+    @property
+    def _single_scales(self):
+        trees = [v.tree for v in self.layout.variables if v.is_released]
+        factors = noise_factors(np.ones(len(trees)), [tree.n_levels for tree in trees])
+        return self.marginals.mechanism.noise_scales[0] * factors
+
+    def _table_scales(self):
+        scales = self.marginals.mechanism.noise_scales[1:]
+        factors = [
+            noise_factors(
+                self.weights(one.candidates)
+                if one.n_tables == len(one.candidates)
+                else np.ones(one.n_tables)
+            )
+            for one in self.rounds
+        ]
+        pairs = zip(scales, factors, strict=True)
+        return np.concatenate([scale * factor for scale, factor in pairs] or [np.zeros(0)])
+
+    def warn(self, n_records):
+        """Warn if counts of so many persons are below the noise."""
+        tables = self._table_scales()
+        warn_of_noise(
+            n_records,
+            float(np.median(self._single_scales)),
+            float(np.median(tables)) if len(tables) else None,
+            epsilon=self._sampler.epsilon,
+            unit="persons",
+        )
+
+    def report(self):
+        """Return the PrivacyReport of the fit."""
+        sampler, schema = self._sampler, self._sampler._relational
+        public = ["column_names", "schema"]
+        if sampler.neighbours == "replace_one":
+            public.insert(0, "n_samples")
+        rounding = 0.0
+        if not sampler._is_certified and not math.isinf(sampler.epsilon):
+            candidates = sum((one.n_selected or 0) * len(one.candidates) for one in self.rounds)
+            rounding = (sum(self._sizes) + candidates) * ROUNDING
+        kinds = {"cell of one column": self._single_scales, "cell of a pair": self._table_scales()}
+        report = self.marginals.report(
+            type(sampler).__name__,
+            public=tuple(public),
+            noise_source=sampler._noise_description(),
+            precision={
+                name: count_words(scales, self.n_records, "persons")
+                for name, scales in kinds.items()
+                if len(scales)
+            },
+            rounding=rounding,
+        )
+        return report.for_persons(schema[schema.root].primary_key or schema.root)
