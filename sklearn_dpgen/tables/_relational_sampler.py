@@ -19,7 +19,6 @@ from sklearn_dpgen.schema import RelationalSchema, Table
 from sklearn_dpgen.tables._marginals import MAX_BLOCKS
 from sklearn_dpgen.tables._person_counts import PersonRecords
 from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator
-from sklearn_dpgen.tables._person_fit import PersonFit, PersonMeasurements
 from sklearn_dpgen.tables._person_layout import PersonLayout
 from sklearn_dpgen.tables._person_rows import read_person_rows, stages_of
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS, MarginalsPlan, Round, warn_of_noise
@@ -308,6 +307,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         return Plan(plan.report(), plan)
 
     def _release(self, plan, records, seed):
+        from sklearn_dpgen.tables._person_fit import PersonMeasurements
+
         details, layout = plan.details, plan.details.layout
         mechanism = details.marginals.mechanism
         run, noise = mechanism.run(), self._noise_source(seed)
@@ -349,6 +350,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         return measured
 
     def _learn(self, plan, released, seed):
+        from sklearn_dpgen.tables._person_fit import PersonFit
+
         fit = PersonFit(
             released,
             self.population_size,
