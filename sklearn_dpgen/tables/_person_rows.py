@@ -210,14 +210,16 @@ def read_person_rows(tables, stages, encoders):
 
     Notes
     -----
-    Memory is about three times the codes and 64 bytes a row. Keys of CSV files are texts.
+    Memory is twice the codes and about 100 bytes a row. Keys of CSV files are texts. Rows of the
+    root are in the order in which they are read, which for Spark and Ray may differ between runs.
     """
     names = list(dict.fromkeys(stage.name for stage in stages))
     tables = _checked_tables(tables, names)
     if len(names) < len(stages):
         with _named(names[0]):
             return _read_panel(tables[names[0]], stages, encoders)
-    reads, linked = [], []
+    reads: list[_Read] = []
+    linked: list[_Linked] = []
     for place, (stage, encoder) in enumerate(zip(stages, encoders, strict=True)):
         with _named(stage.name):
             read = _read(tables[stage.name], [stage], [encoder])
@@ -468,7 +470,10 @@ def _in_order(stages, reads, linked):
         ``rows`` are positions in the table, ``parent`` and ``weights`` those of TableRows.
     """
     trees = _trees(stages, reads, linked)
-    numbers, paths, places, found = [], [], [], []
+    numbers: list[np.ndarray] = []
+    paths: list[np.ndarray] = []
+    places: list[np.ndarray] = []
+    found = []
     for stage, read, own, tree in zip(stages, reads, linked, trees, strict=True):
         if stage.parent is None:
             order, parent, number = np.arange(len(tree)), None, _mixed(tree)

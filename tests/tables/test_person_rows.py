@@ -430,6 +430,29 @@ def test_rows_that_descend_from_two_persons_belong_to_none():
     assert part_of(0, read(own)) == part_of(0, read(tables))
 
 
+def test_a_key_of_two_parent_rows_of_one_person_has_no_children():
+    columns = Schema({"c": Categorical([0, 1, 2])})
+    schema = RelationalSchema(
+        {
+            "p": Table(columns, primary_key="p"),
+            "v": Table(columns, primary_key="v", foreign_key={"p": "p"}, max_rows=2),
+            "l": Table(columns, primary_key="l", foreign_key={"v": "v"}, max_rows=2),
+            "n": Table(columns, foreign_key={"l": "l"}, max_rows=2),
+        }
+    )
+    tables = {
+        "p": pd.DataFrame({"p": [1], "c": 0}),
+        "v": pd.DataFrame({"v": [1, 2], "p": 1, "c": 0}),
+        # The key 7 is one of both visits, and the key 8 is twice in one.
+        "l": pd.DataFrame({"l": [7, 7, 8, 8, 9], "v": [1, 2, 1, 1, 2], "c": [0, 0, 1, 2, 1]}),
+        "n": pd.DataFrame({"l": [7, 8, 9, 9], "c": [0, 1, 2, 1]}),
+    }
+    expected = below(read(tables, schema), 0, [0])
+    assert [len(rows.weights) for rows in read(tables, schema)] == [1, 2, 4, 3]
+    for seed in range(8):
+        assert below(read(shuffled(tables, seed), schema), 0, [0]) == expected
+
+
 def dates(keys):
     return keys.map(lambda key: pd.Timestamp("2020-01-01") + pd.Timedelta(days=int(key)))
 
