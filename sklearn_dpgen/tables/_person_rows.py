@@ -1,25 +1,29 @@
 """The rows of persons in tables with keys, as codes: linked, in a canonical order, and weighted.
 
 Rows are linked by keys. A *person* is a key of the root, and the rows of a person are the rows of
-the root with this key and the rows of other tables that descend from these. Keys of a parent table
-other than the root must be distinct between persons: a row that descends from several persons is a
-row of each of them, which are then protected only together, and it is not used.
+the root with this key, and the rows of other tables that descend from these.
 
 What a person contributes to :class:`TableRows` (codes, their order, weights) is a function of that
-person's own rows alone, as a multiset. Each step is one:
+person's own rows alone, and not of positions in files. Each step is one:
 
-* The codes of a row depend on the row and the public encoder alone, and its parent row on the two
-  keys. A row without a key that is needed, or without a parent row, has no person, and is dropped.
-* The rows of a parent row are ordered by the code of the sequence index, and then by a public
-  pseudo-random number, which is a function of the codes of the row, its rank among equal rows of
-  the parent row, the codes of the parent row and the multiset of its rows. Neither positions in a
-  file nor other parent rows occur in it, and rows with equal numbers have an order by their codes.
-* Of the rows of a person with the same primary key the first one in this order is kept.
+* The codes of a row depend on the row and on the public encoder alone, and its parent row on the
+  two keys. A row without a key that is needed, or without a parent row, has no person, and it is
+  dropped with its descendants.
+* Of the rows of one parent row with the same primary key, or of the root with the same key, the one
+  with the smallest hash of codes is kept. Where rows of several parent rows have the same primary
+  key, their descendants are dropped, since they would belong to several: such rows are rows of each
+  of these persons, and of the part of none.
+* The *tree* of a row is a hash of its codes and of the multisets of the trees of its children. The
+  rows of a parent row are ordered by the code of the sequence index and then by a public
+  pseudo-random number: a function of the tree of the row, its rank among equal trees, and the
+  number of the parent row, which for a person is the tree. Rows of equal trees differ in nothing
+  but keys. If two rows of one parent row with different trees had the same 64 bits, their order
+  would be the one in which they are read, which other persons do not change.
 * The weights are functions of the numbers of rows that remain, of the parent row and of the rows
   above it.
 
-Other persons determine only where the rows of a person are in the arrays, and thus their numbers
-as parents. Rows of a parent row beyond ``max_rows`` are kept: the bound is one of the model, and
+Other persons determine only where the rows of a person are in the arrays, and thus the numbers in
+``parent``. Rows of a parent row beyond ``max_rows`` are kept: the bound is one of the model, and
 the weight of a person does not depend on it.
 """
 
@@ -100,18 +104,19 @@ def stages_of(schema: RelationalSchema) -> tuple[Stage, ...]:
     if schema.is_panel:
         return _panel_stages(schema)
     order = schema.order
+    parents = [schema.parent(name) for name in order]
     return tuple(
         Stage(
             name,
             **_columns(schema, name),
-            parent=None if name == schema.root else order.index(schema.parent(name)),
+            parent=None if parent is None else order.index(parent),
             index=schema[name].sequence_index,
             max_rows=schema[name].max_rows,
             ties=schema[name].ties,
             primary_key=schema[name].primary_key,
             foreign_key=schema.parent_key(name),
         )
-        for name in order
+        for name, parent in zip(order, parents, strict=True)
     )
 
 
@@ -174,9 +179,9 @@ def read_person_rows(tables, stages, encoders):
     """Return the rows of all persons in each stage of a model.
 
     Rows without a parent row, such as orphans and rows with a null key, are dropped, and so are
-    their descendants. Of several rows of the root with the same primary key, and of several rows
-    of a person in another parent table, one is kept. See the module for the order of rows, and
-    why all of a person's part is a function of that person's rows alone.
+    their descendants. A repeated primary key is no error: of the rows with one key of a parent
+    row, one is kept, and a key that rows of several parent rows share has no children. See the
+    module for the order of rows, and why the part of a person is a function of the own rows alone.
 
     Parameters
     ----------
@@ -205,24 +210,32 @@ def read_person_rows(tables, stages, encoders):
 
     Notes
     -----
-    Memory is about three times the codes and 64 bytes a row. Keys of CSV files are texts.
+    Memory is twice the codes and about 100 bytes a row. Keys of CSV files are texts. Rows of the
+    root are in the order in which they are read, which for Spark and Ray may differ between runs.
     """
     names = list(dict.fromkeys(stage.name for stage in stages))
     tables = _checked_tables(tables, names)
     if len(names) < len(stages):
         with _named(names[0]):
             return _read_panel(tables[names[0]], stages, encoders)
-    parents = {stage.parent for stage in stages}
+    reads: list[_Read] = []
     linked: list[_Linked] = []
     for place, (stage, encoder) in enumerate(zip(stages, encoders, strict=True)):
         with _named(stage.name):
             read = _read(tables[stage.name], [stage], [encoder])
             if stage.parent is None:
-                linked.append(_persons(stage, read))
+                rows = _persons(stage, read)
             else:
+                is_parent = any(place == other.parent for other in stages)
                 above, upper = linked[stage.parent], stages[stage.parent]
-                linked.append(_children(stage, read, above, upper, is_parent=place in parents))
-    return [rows.found for rows in linked]
+                rows = _children(stage, read, above, upper, is_parent=is_parent)
+        reads.append(read)
+        linked.append(rows)
+    found = _in_order(stages, reads, linked)
+    return [
+        TableRows([read.codes[name][rows] for name in stage.columns], parent, weights)
+        for stage, read, (rows, parent, weights) in zip(stages, reads, found, strict=True)
+    ]
 
 
 def _checked_tables(tables, names):
@@ -252,19 +265,21 @@ def _named(name):
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """A table as it was read: codes and their numbers by column, and keys.
+    """A table as it was read: codes by column, and keys.
 
     A key has the position of the key of each row among the distinct ones, -1 for null, and these.
     """
 
     codes: dict[str, np.ndarray]
-    sizes: dict[str, int]
     keys: dict[str, tuple[np.ndarray, pd.Index]]
     n_rows: int
 
-    def codes_of(self, stage, rows):
-        """Return the codes of rows in the columns of a stage."""
-        return [self.codes[name][rows] for name in stage.columns]
+    def hashes(self, rows):
+        """Return a hash of all codes of each of some rows, of shape (n,) and dtype uint64."""
+        hashes = np.zeros(len(rows), dtype=np.uint64)
+        for codes in self.codes.values():
+            hashes = _mixed(hashes ^ codes[rows].astype(np.uint64))
+        return hashes
 
 
 def _read(table, stages, encoders):
@@ -282,7 +297,8 @@ def _read(table, stages, encoders):
     if not is_engine_table(table) and has_no_names(table):
         raise PublicTypeError(f"A table must have names of columns, got {type(table).__name__}.")
     # Byte arrays grow in place, whereas a list of arrays would be copied in the end.
-    buffers, parts, n_rows = [bytearray() for _ in columns], [[] for _ in keys], 0
+    buffers, n_rows = [bytearray() for _ in columns], 0
+    parts: list[list] = [[] for _ in keys]
     function = partial(_read_block, coder, keys)
     for n, codes, found in map_blocks(function, table, names, is_ordered=False):
         n_rows += n
@@ -293,7 +309,6 @@ def _read(table, stages, encoders):
     arrays = [np.frombuffer(b, dtype=kind) for b, kind in zip(buffers, coder.dtypes, strict=True)]
     return _Read(
         dict(zip(columns, arrays, strict=True)),
-        dict(zip(columns, coder.sizes, strict=True)),
         {key: _merged(part, key) for key, part in zip(keys, parts, strict=True)},
         n_rows,
     )
@@ -344,69 +359,76 @@ def _as_objects(index):
 
 @dataclass(frozen=True, eq=False)
 class _Linked:
-    """The rows of a stage, with what their children refer to.
+    """The rows of a stage that belong to persons, and what their children refer to.
 
-    ``path`` has the product of the numbers of rows on the path from the person, at most 2^23 + 1,
-    and ``row_of`` the row of each of the ``keys``, -1 where there is none or where it has several
-    persons.
+    ``rows`` are positions in the table, and ``parent`` those in the ``rows`` of the parent stage,
+    None for the root. ``row_of`` has the position in ``rows`` of each of the ``keys``, or -1 where
+    there is none, or several.
     """
 
-    found: TableRows
-    person: np.ndarray
-    path: np.ndarray
-    hashes: np.ndarray
+    rows: np.ndarray
+    parent: np.ndarray | None
     keys: pd.Index
     row_of: np.ndarray
 
 
 def _persons(stage, read):
-    """Return the persons of a root, which has one row for each key."""
-    person, keys = np.arange(read.n_rows), pd.Index([], dtype=object)
+    """Return the rows of a root, one for each key."""
+    person, keys = np.arange(read.n_rows), pd.RangeIndex(read.n_rows)
     if stage.primary_key is not None:
         person, keys = read.keys[stage.primary_key]
-    rows, hashes, person = _in_order(read, np.flatnonzero(person >= 0), person)
-    is_first = _is_first(person)
-    rows, hashes = rows[is_first], hashes[is_first]
-    persons = np.arange(len(rows))
-    path = np.ones(len(rows), dtype=np.int64)
-    found = TableRows(read.codes_of(stage, rows), None, WHOLE * path)
-    return _Linked(found, persons, path, hashes, keys, persons)
-
-
-def _read_panel(table, stages, encoders):
-    """Return the persons and the rows of a panel."""
-    read = _read(table, stages, encoders)
-    person, _ = read.keys[stages[0].primary_key]
-    rows, _, person = _in_order(read, np.flatnonzero(person >= 0), person, stages[1].index)
-    first = rows[_is_first(person)]
-    whole = np.full(len(first), WHOLE, dtype=np.int64)
-    weights = WHOLE // _path(person, np.ones(len(first), dtype=np.int64))
-    return [
-        TableRows(read.codes_of(stages[0], first), None, whole),
-        TableRows(read.codes_of(stages[1], rows), person, weights),
-    ]
+    rows = _distinct(read, np.flatnonzero(person >= 0), person, person)
+    if len(rows) == 0:
+        raise PublicValueError(NO_RECORDS)
+    return _Linked(rows, None, keys, _row_of(person[rows], len(keys)))
 
 
 def _children(stage, read, above, upper, *, is_parent):
     """Return the rows of a table that belong to rows of its parent table."""
-    places = _places(stage, read.keys[stage.foreign_key][1], upper, above.keys)
+    codes, keys = read.keys[stage.foreign_key]
+    places = _places(stage, keys, upper, above.keys)
     # The last entries are for keys that are not in the parent table, and for nulls.
-    parent_of_key = np.append(np.append(above.row_of, -1)[places], -1)
-    parent = parent_of_key[read.keys[stage.foreign_key][0]]
-    key, keys = read.keys[stage.primary_key] if is_parent else (parent, pd.Index([], dtype=object))
-    rows = np.flatnonzero((parent >= 0) & (key >= 0))
-    rows, hashes, parent = _in_order(read, rows, parent, stage.index, above.hashes)
-    key, person = key[rows], above.person[parent]
-    row_of = np.full(len(keys), -1)
-    if is_parent:
-        kept = ~pd.DataFrame({"person": person, "key": key}).duplicated().to_numpy()
-        rows, hashes, parent = rows[kept], hashes[kept], parent[kept]
-        key, person = key[kept], person[kept]
-        row_of[key] = np.arange(len(rows))
-        row_of[np.bincount(key, minlength=len(keys)) > 1] = -1
-    path = _path(parent, above.path)
-    found = TableRows(read.codes_of(stage, rows), parent, WHOLE // path)
-    return _Linked(found, person, path, hashes, keys, row_of)
+    parent = np.append(np.append(above.row_of, -1)[places], -1)[codes]
+    if not is_parent:
+        rows = np.flatnonzero(parent >= 0)
+        return _Linked(rows, parent[rows], pd.Index([], dtype=object), np.zeros(0, dtype=np.int64))
+    own, keys = read.keys[stage.primary_key]
+    rows = _distinct(read, np.flatnonzero((parent >= 0) & (own >= 0)), parent, own)
+    return _Linked(rows, parent[rows], keys, _row_of(own[rows], len(keys)))
+
+
+def _distinct(read, rows, parent, key):
+    """Return rows, of those with the same parent and key the one with the smallest hash."""
+    if np.bincount(key[rows], minlength=1).max() < 2:
+        return rows
+    rows = rows[np.lexsort((read.hashes(rows), key[rows], parent[rows]))]
+    return np.sort(rows[_is_first(parent[rows], key[rows])])
+
+
+def _row_of(keys, n_keys):
+    """Return the position of each key, -1 if it is not there or there several times."""
+    positions = np.full(n_keys, -1)
+    positions[keys] = np.arange(len(keys))
+    positions[np.bincount(keys, minlength=n_keys) > 1] = -1
+    return positions
+
+
+def _read_panel(table, stages, encoders):
+    """Return the persons and the rows of a panel, as those of a root without columns."""
+    read = _read(table, stages, encoders)
+    person, keys = read.keys[stages[0].primary_key]
+    rows = np.flatnonzero(person >= 0)
+    if len(rows) == 0:
+        raise PublicValueError(NO_RECORDS)
+    empty = _Read({}, {}, 0)
+    persons = _Linked(np.arange(len(keys)), None, keys, np.arange(len(keys)))
+    linked = [persons, _Linked(rows, person[rows], keys[:0], np.zeros(0, dtype=np.int64))]
+    (_, _, whole), (rows, parent, weights) = _in_order(stages, [empty, read], linked)
+    first = rows[_is_first(parent)]
+    return [
+        TableRows([read.codes[name][first] for name in stages[0].columns], None, whole),
+        TableRows([read.codes[name][rows] for name in stages[1].columns], parent, weights),
+    ]
 
 
 def _places(stage, keys, upper, parents):
@@ -439,70 +461,81 @@ def _path(parent, path):
     return np.minimum(n_rows * path, WHOLE + 1)[parent]
 
 
-def _in_order(read, rows, parent, index=None, salt=None):
-    """Return rows in the canonical order of each parent row, their hashes, and their parents.
-
-    Parameters
-    ----------
-    read : _Read
-    rows : ndarray of int of shape (n,)
-        The rows to order.
-    parent : ndarray of int of shape (n_rows,)
-        The parent of each row of the table.
-    index : str or None, default=None
-        The sequence index.
-    salt : ndarray of uint64, or None
-        The hash of each parent, if it has one.
+def _in_order(stages, reads, linked):
+    """Return the rows of each stage in the canonical order, with their parents and weights.
 
     Returns
     -------
-    rows : ndarray of int of shape (n,)
-        By parent, then by index, then by a public pseudo-random number. Equal rows have distinct
-        ranks, and thus numbers of their own, so that they are not clumped. The parent row and the
-        multiset of its rows are in the numbers, so that not all persons have the same order.
-    hashes : ndarray of uint64 of shape (n,)
-        Functions of the codes of the rows and of their parents.
-    parent : ndarray of int64 of shape (n,)
-        Ascending.
+    list of (rows, parent, weights)
+        ``rows`` are positions in the table, ``parent`` and ``weights`` those of TableRows.
     """
-    if len(rows) == 0 and salt is None:
-        raise PublicValueError(NO_RECORDS)
-    words = _words(read, rows)
-    parent = parent[rows].astype(np.int64, copy=False)
-    group = parent
-    if index is not None:
-        group = parent * read.sizes[index] + read.codes[index][rows]
-    # Sorted by all codes first: collisions of hashes have a canonical order too.
-    order = np.lexsort((*words, group))
-    rows, parent, group = rows[order], parent[order], group[order]
-    words = [word[order] for word in words]
-    hashes = np.zeros(len(rows), dtype=np.uint64) if salt is None else salt[parent]
-    for word in words:
-        hashes = _mixed(hashes ^ word)
-    place = np.arange(len(rows))
-    rank = place - np.maximum.accumulate(np.where(_is_first(group, *words), place, 0))
-    is_first = _is_first(parent)
-    totals = np.add.reduceat(hashes, np.flatnonzero(is_first)) if len(rows) else hashes
-    turn = _mixed(hashes ^ totals[np.cumsum(is_first) - 1])
-    turn = _mixed(turn ^ rank.astype(np.uint64))
-    order = np.lexsort((turn, group))
-    return rows[order], hashes[order], parent
-
-
-def _words(read, rows):
-    """Return the codes of rows packed in as few integers of 64 bits as hold them."""
-    words: list[np.ndarray] = []
-    room = 0
-    for name, size in read.sizes.items():
-        codes = read.codes[name][rows]
-        if room < size:
-            words.append(codes.astype(np.uint64))
-            room = 1 << 64
+    trees = _trees(stages, reads, linked)
+    numbers: list[np.ndarray] = []
+    paths: list[np.ndarray] = []
+    places: list[np.ndarray] = []
+    found = []
+    for stage, read, own, tree in zip(stages, reads, linked, trees, strict=True):
+        if stage.parent is None:
+            order, parent, number = np.arange(len(tree)), None, _mixed(tree)
+            path = np.ones(len(tree), dtype=np.int64)
         else:
-            words[-1] *= np.uint64(size)
-            words[-1] += codes
-        room //= size
-    return words
+            parent = places[stage.parent][own.parent]
+            index = None if stage.index is None else read.codes[stage.index][own.rows]
+            order, number = _ordered(parent, index, tree, numbers[stage.parent])
+            parent = parent[order]
+            path = _path(parent, paths[stage.parent])
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        numbers.append(number)
+        paths.append(path)
+        places.append(place)
+        found.append((own.rows[order], parent, WHOLE // path))
+    return found
+
+
+def _trees(stages, reads, linked):
+    """Return a hash of each row of each stage with its descendants, without their order."""
+    trees = [read.hashes(own.rows) for read, own in zip(reads, linked, strict=True)]
+    # Children are hashed before their parents.
+    for place in reversed(range(1, len(stages))):
+        above = stages[place].parent
+        totals = np.full(len(trees[above]), place, dtype=np.uint64)
+        np.add.at(totals, linked[place].parent, trees[place])
+        trees[above] = _mixed(trees[above] ^ _mixed(totals))
+    return trees
+
+
+def _ordered(parent, index, tree, number):
+    """Return the canonical order of rows, and the number of each.
+
+    Parameters
+    ----------
+    parent : ndarray of int64 of shape (n,)
+    index : ndarray of unsigned int of shape (n,), or None
+        The code of the sequence index.
+    tree : ndarray of uint64 of shape (n,)
+    number : ndarray of uint64
+        The number of each parent row.
+
+    Returns
+    -------
+    order : ndarray of int of shape (n,)
+        By parent, index and number. Equal rows have distinct ranks, and thus numbers of their own,
+        so that they are not clumped. The numbers of parent rows make orders of equal rows differ
+        between persons.
+    numbers : ndarray of uint64 of shape (n,)
+        In this order.
+    """
+    group = parent
+    if index is not None and len(index):
+        group = parent * (int(index.max()) + 1) + index
+    order = np.lexsort((tree, group))
+    tree, group = tree[order], group[order]
+    place = np.arange(len(order))
+    rank = place - np.maximum.accumulate(np.where(_is_first(group, tree), place, 0))
+    numbers = _mixed(_mixed(tree ^ number[parent[order]]) ^ rank.astype(np.uint64))
+    again = np.lexsort((numbers, group))
+    return order[again], numbers[again]
 
 
 def _is_first(*columns):
