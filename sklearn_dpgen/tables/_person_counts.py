@@ -71,6 +71,8 @@ class PersonRecords:
         # The largest gap that leaves room for the rows after this one.
         left = own.least_gap * (sizes - 1 - turn)
         rooms = np.where(is_first, null, np.clip(null - 1 - before - left, 0, null - 1))
+        paces = np.where(is_first, null, rooms // np.maximum(sizes - turn, 1))
+        self._codes[own.pace] = _small(paces, null)
         self._codes[own.gap], self._codes[own.room] = _small(gaps, null), _small(rooms, null)
 
     def leaves(self, variable):

@@ -204,6 +204,7 @@ class PersonSimulator:
         index[starts[sizes > 0]] = np.maximum(first[sizes > 0], 0)
         codes[is_first, own.gap] = self.block_of(own.gap, null)
         codes[is_first, own.room] = self.block_of(own.room, null)
+        codes[is_first, own.pace] = self.block_of(own.pace, null)
         codes[is_first, own.memories[own.index]] = self.n_blocks(own.index)
         codes[is_first, own.memories[own.gap]] = self.n_blocks(own.gap)
         for turn in range(1, int(sizes.max(initial=0))):
@@ -212,6 +213,8 @@ class PersonSimulator:
             room = last - before - own.least_gap * (n_rows[rows] - 1 - turn)
             part = np.asfortranarray(codes[rows])
             part[:, own.room] = self.block_of(own.room, np.clip(room, 0, last))
+            paces = np.clip(room, 0, last) // (n_rows[rows] - turn)
+            part[:, own.pace] = self.block_of(own.pace, paces)
             part[:, own.memories[own.index]] = self.block_of(own.index, before)
             part[:, own.memories[own.gap]] = codes[rows - 1, own.gap]
             drawn, _ = self.conditionals[own.gap].draw(part, rng)
@@ -219,7 +222,7 @@ class PersonSimulator:
             gaps = np.maximum(gaps, own.least_gap)
             index[rows] = before + gaps
             part[:, own.gap] = self.block_of(own.gap, gaps)
-            columns = [own.room, own.gap, own.memories[own.index], own.memories[own.gap]]
+            columns = [own.room, own.pace, own.gap, own.memories[own.index], own.memories[own.gap]]
             for j in columns:
                 codes[rows, j] = part[:, j]
         codes[:, own.index] = self.block_of(own.index, index)

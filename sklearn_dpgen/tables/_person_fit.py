@@ -105,7 +105,7 @@ class PersonMeasurements:
             if variable.tree is None or j in self.cells:
                 continue
             starts = np.arange(variable.tree.n_values)
-            if variable.kind == "room":
+            if variable.kind in ("room", "pace"):
                 starts = layout.room_starts(j)
             n = len(starts) + variable.tree.nullable
             self.cells[j] = ColumnCells(starts, np.full(n, 1 / n), np.zeros(n))
@@ -494,7 +494,7 @@ class PersonFit:
     def _fit_gaps(self, stage, own, parents, sizes, known):
         """Fit the gaps of the index to the sequences that they lead to."""
         simulator, rng = self._simulator, self._rng
-        known = known | {own.room, own.memories[own.index], own.memories[own.gap]}
+        known = known | {own.room, own.pace, own.memories[own.index], own.memories[own.gap]}
         rules = simulator.gap_rules(own)
         # The first sequences have independent gaps.
         simulator.conditionals[own.gap] = fit_conditional(

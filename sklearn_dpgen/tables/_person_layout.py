@@ -32,7 +32,8 @@ class Variable:
     kind : str
         "value" and "index" are columns. "count" is the number of rows of a child table, and
         "first" the index of the first of them. "gap" is the index less that of the row before,
-        "slot" the position of a row, "room" the largest possible gap. "memory" is the value of
+        "slot" the position of a row, "room" the largest possible gap, and "pace" the room over the
+        number of rows that are left. "memory" is the value of
         ``source`` in the row before, and "change" the change of ``source`` since then.
     tree : ColumnTree or None
         None for memories and changes, whose categories follow from those of the source.
@@ -72,7 +73,7 @@ class StageVariables:
         columns, then for each child table its number of rows and its first index.
     values : list of int
         Columns, without the sequence index and constant columns.
-    index, count, first, gap, room, slot : int or None
+    index, count, first, gap, room, pace, slot : int or None
         Variables of the sequence of rows; ``count`` and ``first`` are variables of the parent.
     memories, changes : dict of int to int
         The memory and the change of each value.
@@ -89,6 +90,7 @@ class StageVariables:
     first: int | None = None
     gap: int | None = None
     room: int | None = None
+    pace: int | None = None
     slot: int | None = None
     memories: dict = field(default_factory=dict)
     changes: dict = field(default_factory=dict)
@@ -169,6 +171,7 @@ class PersonLayout:
             steps = ColumnTree(tree.n_values, nullable=True)
             own.gap = self._add(f"gap in {name}", position, "gap", steps, True, 1)
             own.room = self._add(f"room in {name}", position, "room", steps, True, 1)
+            own.pace = self._add(f"pace in {name}", position, "pace", steps, True, 1)
         sources = own.values + [v for v in (own.index, own.gap) if v is not None]
         for source in sources:
             variable = self.variables[source]
@@ -220,7 +223,7 @@ class PersonLayout:
             tables += [(change,) for change in own.changes.values()]
             if own.index is None:
                 continue
-            known = [own.room, own.memories[own.index], own.count, own.memories[own.gap]]
+            known = [own.pace, own.memories[own.index], own.count, own.memories[own.gap]]
             tables += [(j, own.gap) for j in known] + [(own.count, own.first)]
         return [tuple(sorted(columns)) for columns in tables]
 
