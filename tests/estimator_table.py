@@ -42,8 +42,9 @@ from sklearn_dpgen.mechanisms import (
 from sklearn_dpgen.model_selection import PrivateSearchCV
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterRegressor
+from sklearn_dpgen.schema import Table
 from sklearn_dpgen.smoothed import NoisyRelease
-from sklearn_dpgen.tables import LocalTableSampler, SyntheticDataRegressor
+from sklearn_dpgen.tables import LocalTableSampler, RelationalSampler, SyntheticDataRegressor
 from sklearn_dpgen.utils._validation import StrOptions
 
 # The contract's cases, from wherever this runs.
@@ -56,7 +57,7 @@ import contract_cases as contract  # noqa: E402
 ROOT = Path(sklearn_dpgen.__file__).parent
 DOC = ROOT.parent / "doc"
 PAGE = DOC / "estimators.rst"
-YES, NO = "yes", "–"
+YES, ALWAYS, NO = "yes", "always", "–"
 FRAME, SIDE = contract.FRAME, contract.SIDE
 SIZES = tuple(np.bincount(SIDE))
 COMMAND = "python -m tests.estimator_table --write"
@@ -139,6 +140,10 @@ def _learns(estimator, kind):
     return estimator.fit(kind(mechanism.transform(FRAME)))
 
 
+def _of_persons(estimator, kind):
+    return estimator.fit(kind(FRAME.assign(who=contract.PERSON)))
+
+
 _GROUPS = {"sensitive_features": SIDE}
 _FITS = {
     "_alone": (_by(),),
@@ -160,6 +165,13 @@ _SEARCH = PrivateSearchCV(contract.LEARNER, {"n_draws": [1, 2]}, n_runs=2, **con
 _GAN = EntropicDeconvGAN(
     _LAPLACE, training=Training(max_iter=2, hidden_layer_sizes=(4,), device="cpu")
 )
+_PANEL = RelationalSampler(
+    schema=Table(contract.SCHEMA, primary_key="who", max_rows=3),
+    population_size=20,
+    max_iter=2,
+    device="cpu",
+    **contract.BUDGET,
+)
 _OTHERS = [
     (_NUMBERS, _without("a"), _by()),
     (_ALIKE, _without("a", **_GROUPS), _by(**_GROUPS)),
@@ -175,6 +187,7 @@ _OTHERS = [
     (DeconvolutionEM(_LAPLACE, n_points=30, max_iter=3), _learns),
     (_GAN, _learns),
     (LocalTableSampler(_ANSWERS, population_size=20, max_iter=5, device="cpu"), _learns),
+    (_PANEL, _of_persons),
 ]
 
 
@@ -187,8 +200,10 @@ def trials():
         one = _quick(case.estimator)
         trial = Trial(one, case.sizes(SIZES), _FITS[case.fit.__name__])
         found.setdefault(type(one), trial)
-    sizes = {"n_samples": len(FRAME)}
-    return found | {type(one): Trial(_quick(one), sizes, fits) for one, *fits in _OTHERS}
+    for one, *fits in _OTHERS:
+        n = contract.N_PERSONS if one is _PANEL else len(FRAME)
+        found[type(one)] = Trial(_quick(one), {"n_samples": n}, tuple(fits))
+    return found
 
 
 def _quick(estimator):
@@ -394,12 +409,12 @@ def booked(trial, folder):
 
 
 def relation(cls):
-    """Return the neighbours of all plans of rows, in a few words."""
+    """Return the neighbours of all plans of rows, or of persons only, in a few words."""
     found = {}
     for estimator, report in plans(cls):
         if any(isinstance(part, PrivateEstimator) for part in vars(estimator).values()):
             found["as within"] = None
-        elif report.unit is None:
+        elif report.unit is None or "unit" not in parameters(cls):
             found[_short(report.neighbouring)] = None
     return ", ".join(found)
 
@@ -436,7 +451,7 @@ def rows():
             fitted, before = booked(trial, folder)
             has = {
                 "neighbours": relation(cls),
-                "persons": YES if "unit" in names else NO,
+                "persons": YES if "unit" in names else ALWAYS if fitted.privacy_.unit else NO,
                 "GPU": YES if {"device", "training"} & names.keys() else NO,
                 "certified": YES if "certified" in _noises(trial.estimator) else NO,
                 "saved": saves(fitted, folder),

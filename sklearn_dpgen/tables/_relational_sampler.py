@@ -133,7 +133,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         of the selections; no sampling.
     :Not covered: Other fits of the same persons, which a ``ledger`` adds up; errors of a fit; a
         ``random_state`` that others know or guess.
-    :Proof: Notes; :ref:`tables`; of certified noise :ref:`certified_noise`.
+    :Proof: Notes; :ref:`persons`; of certified noise :ref:`certified_noise`.
 
     All variables of a row are functions of the rows of the same person: its columns, the columns of
     its parent rows and their numbers of rows, its position, and the row before it in the order of
@@ -190,6 +190,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         "one_way_marginals_": list[NoisyMarginal],
         "marginals_": list[NoisyMarginal],
         "distribution_": PersonDistribution,
+        "_is_dict": bool,
     }
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
@@ -453,8 +454,9 @@ def framed(schema, stages, decoded, drawn):
             if stage.parent is not None:
                 parts[schema.parent_key(stage.name)] = keys[stage.parent][rows.parent]
             values = frame.to_dict("series")
-        columns = {name: values[name] for name in table.schema if name in values}
-        result = pd.DataFrame(parts | columns)
+        # Identifiers that are no keys are in no frame; keys of public tables are drawn.
+        names = [name for name in (*stage.public_keys, *table.schema) if name in values]
+        result = pd.DataFrame(parts | {name: values[name] for name in names})
         if stage.index is not None:
             # Values inside a leaf of the index are in no order.
             order = np.lexsort((result[stage.index].to_numpy(), rows.parent))
