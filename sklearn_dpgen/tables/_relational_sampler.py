@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from sklearn_dpgen.tables._person_layout import PersonLayout
 from sklearn_dpgen.tables._person_rows import read_person_rows, stages_of
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS, MarginalsPlan, Round, warn_of_noise
 from sklearn_dpgen.tables._releases import NoisyMarginal, noise_factors, scores
-from sklearn_dpgen.utils._frames import FramesMixin
+from sklearn_dpgen.utils._frames import FramesMixin, frame_kind
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -190,6 +190,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         "one_way_marginals_": list[NoisyMarginal],
         "marginals_": list[NoisyMarginal],
         "distribution_": PersonDistribution,
+        "_frame_kinds": dict[str, Literal["pandas", "polars", "pyarrow"]],
+        "_is_dict": bool,
     }
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
@@ -292,13 +294,10 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
 
     def _read(self, tables, *, seed):
         layout, schema = self._layout(), self._relational
-        if isinstance(tables, Mapping):
-            self._is_dict = True
-        else:
-            self._is_dict = False
-            tables = {schema.root: tables}
+        self._is_dict = isinstance(tables, Mapping)
+        given = tables if self._is_dict else {schema.root: tables}
         rows = read_person_rows(tables, layout.declared, layout.encoders)
-        self._learn_kind(next(iter(tables.values())))
+        self._frame_kinds = {name: frame_kind(table) for name, table in given.items()}
         records = PersonRecords(layout, rows)
         return records, {"layout": layout, "n_samples": records.n_records}
 
@@ -397,7 +396,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         drawn = simulator.sample(n_samples, rng)
         decoded = [self._decoded(layout, simulator, s, rows, rng) for s, rows in enumerate(drawn)]
         frames = framed(self._relational, layout.declared, decoded, drawn)
-        found = {name: self._given_back(frame) for name, frame in frames.items()}
+        kinds = self._frame_kinds
+        found = {name: self._given_back(frame, kinds[name]) for name, frame in frames.items()}
         return found if self._is_dict else found[self._relational.root]
 
     def _decoded(self, layout, simulator, stage, rows, rng):
@@ -432,13 +432,14 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         n = len(layout.variables)
         demand(len(self.distribution_.blocks) == n, "The distribution has other variables.")
         demand(len(self.encoders_) == len(layout.stages), "There are other tables.")
+        demand({*self._frame_kinds} == {*self._relational.order}, "There are other tables.")
 
 
 def framed(schema, stages, decoded, drawn):
     """Return the tables by name, with new consistent keys."""
     frames, keys = {}, []
     for position, (stage, frame, rows) in enumerate(zip(stages, decoded, drawn, strict=True)):
-        keys.append(np.arange(1, len(frame) + 1))
+        keys.append(_new_keys(schema, stage.name, len(frame)))
         table = schema[stage.name]
         if schema.is_panel and position == 0:
             continue
@@ -453,6 +454,8 @@ def framed(schema, stages, decoded, drawn):
             if stage.parent is not None:
                 parts[schema.parent_key(stage.name)] = keys[stage.parent][rows.parent]
             values = frame.to_dict("series")
+        values |= {name: table.schema[name].made_up(len(frame)) for name in stage.unread}
+        parts |= {name: values[name] for name in stage.public_keys}
         columns = {name: values[name] for name in table.schema if name in values}
         result = pd.DataFrame(parts | columns)
         if stage.index is not None:
@@ -461,6 +464,19 @@ def framed(schema, stages, decoded, drawn):
             result = result.iloc[order].reset_index(drop=True)
         frames[stage.name] = result
     return frames
+
+
+def _new_keys(schema, name, n):
+    """Return new keys of a table, of the kind that it or a child table declares for them.
+
+    They are the numbers 1, 2, 3, ..., or those of an Identifier.
+    """
+    table = schema[name]
+    holders = [(name, table.primary_key)]
+    holders += [(child, schema.parent_key(child)) for child in schema.children(name)]
+    declared = (schema[holder].schema.get(key) for holder, key in holders)
+    column = next((column for column in declared if column is not None), None)
+    return np.arange(1, n + 1) if column is None else column.made_up(n).to_numpy()
 
 
 class _PersonPlan:
