@@ -37,6 +37,7 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_n_samples,
     fit_context,
+    warn_user,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ _MOST_PAIRS = 200
 # Share of the pairs that are released again, as the most dependent ones, and their share of the
 # budget of pairs.
 _AGAIN, _AGAIN_SHARE = 0.15, 0.5
+# The least share of parent rows at max_rows that is warned of.
+_CUT_SHARE = 0.01
 
 
 class RelationalSampler(FramesMixin, PrivateEstimator):
@@ -112,6 +115,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     -----
     NoisyCountsWarning
         Counts of columns or of pairs are below the noise.
+    UserWarning
+        The released numbers of rows have a spike at ``max_rows``, where sizes are cut.
 
     Notes
     -----
@@ -365,6 +370,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         self.encoders_, self.one_way_marginals_ = released.encoders, released.singles
         self.marginals_ = released.measured.marginals
         self.distribution_ = fit.distribution()
+        warn_of_cuts(plan.details.layout, self.one_way_marginals_, released.n_records)
 
     def sample(
         self,
@@ -464,6 +470,49 @@ def framed(schema, stages, decoded, drawn):
             result = result.iloc[order].reset_index(drop=True)
         frames[stage.name] = result
     return frames
+
+
+def warn_of_cuts(layout, marginals, n_records):
+    """Warn of each table whose released numbers of rows have a spike at the bound of the model.
+
+    Parameters
+    ----------
+    layout : PersonLayout
+    marginals : list of NoisyMarginal
+        Released counts of single variables.
+    n_records : list of float
+        For each table the number of persons with rows in it.
+    """
+    for stage, own in zip(layout.declared, layout.stages, strict=True):
+        most = stage.max_rows
+        if own.count is None or most == 1:
+            continue
+        index = None if own.index is None else layout.variables[own.index].tree
+        if index is not None and most >= index.n_values:
+            # All values of the index occur, once each.
+            continue
+        name = layout.variables[own.count].name
+        tables = [table for table in marginals if table.columns == (name,)]
+        (last, noise), (before, other) = (_cell(tables, size) for size in (most, most - 1))
+        total = max(n_records[own.parent], 1.0)
+        if last - before > 3 * math.hypot(noise, other) and last > _CUT_SHARE * total:
+            warn_user(
+                f"Table {stage.name!r}: about {last / total:.0%} of the parent rows have "
+                f"max_rows={most} rows or more, and far fewer have {most - 1}. Synthetic ones have "
+                "no more: raise max_rows, unless more are impossible."
+            )
+
+
+def _cell(tables, category):
+    """Return the most precise count of a category alone, and its noise; infinite if none is."""
+    found = [(np.inf, 0.0)]
+    for table in tables:
+        group = table.groups[0][category]
+        if (table.groups[0] == group).sum() == 1:
+            noise = np.broadcast_to(table.noise_scale, table.counts.shape)[group]
+            found.append((float(noise), float(table.counts[group])))
+    noise, count = min(found)
+    return count, noise
 
 
 def _new_keys(schema, name, n):
