@@ -16,6 +16,7 @@ __all__ = ["Persons", "check_alike", "check_precision", "drop_unit", "split_unit
 
 # Names of dtypes of NumPy, pandas and Arrow, in lower case.
 _SHORT_FLOATS = {"float16", "float32", "halffloat[pyarrow]", "float[pyarrow]"}
+_UNIT = "Column {!r} of unit"
 
 
 class Persons:
@@ -95,7 +96,7 @@ class Persons:
         return self._order[self._starts[persons] + turns]
 
 
-def told_apart(ids, name="unit"):
+def told_apart(ids, name="unit", what=_UNIT):
     """Return the codes of ids and the distinct ids.
 
     Parameters
@@ -103,6 +104,8 @@ def told_apart(ids, name="unit"):
     ids : array-like of shape (n_rows,)
     name : str
         Name of their column, for errors.
+    what : str, default="Column {!r} of unit"
+        What the column is, for errors.
 
     Returns
     -------
@@ -116,36 +119,36 @@ def told_apart(ids, name="unit"):
     PublicValueError
         There are no ids, one is missing, or texts are mixed with other values.
     """
-    check_precision(ids, name)
+    check_precision(ids, name, what)
     try:
         codes, found = pd.factorize(np.asarray(ids) if not hasattr(ids, "isna") else ids)
     except TypeError:
         found = None
     if found is None:
         # Outside of the handler, whose error could show a value.
-        raise PublicTypeError(f"Column {name!r} of unit must hold texts or numbers.")
+        raise PublicTypeError(f"{what.format(name)} must hold texts or numbers.")
     if len(codes) == 0 or codes.min() < 0:
-        raise PublicValueError(f"Column {name!r} of unit must name a person in every row.")
-    check_alike(found, name)
+        raise PublicValueError(f"{what.format(name)} must name a person in every row.")
+    check_alike(found, name, what)
     return codes, found
 
 
-def check_precision(ids, name):
+def check_precision(ids, name, what=_UNIT):
     """Refuse floats in which different long ids may be equal, also across chunks."""
     if str(getattr(ids, "dtype", "")).lower() in _SHORT_FLOATS:
         raise PublicTypeError(
-            f"Column {name!r} of unit must hold integers or texts, got floats of less than double "
+            f"{what.format(name)} must hold integers or texts, got floats of less than double "
             "precision, in which different ids can be equal."
         )
 
 
-def check_alike(ids, name):
+def check_alike(ids, name, what=_UNIT):
     """Refuse mixed types of ids, such as texts and numbers, or numbers and dates.
 
     Chunks of a file may have types of their own: 5 and "5" may be one person, and so may "a" and
     its bytes.
     """
-    message = f"Column {name!r} of unit holds a value that is invalid for its type."
+    message = f"{what.format(name)} holds a value that is invalid for its type."
     values = call_quietly(message, np.asarray, ids, object)
     kinds = {_family(kind) for kind in {*map(type, values)}}
     if datetime in kinds:
@@ -153,7 +156,7 @@ def check_alike(ids, name):
         kinds |= {value.tzinfo is None for value in values if isinstance(value, datetime)}
     if len(kinds) > 1 + (datetime in kinds):
         raise PublicValueError(
-            f"Column {name!r} of unit mixes texts with other values, or other types, so that one "
+            f"{what.format(name)} mixes texts with other values, or other types, so that one "
             "person may have two ids: give it one dtype."
         )
 

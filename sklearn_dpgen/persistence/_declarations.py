@@ -38,7 +38,7 @@ __all__ = [
 # Where to find the classes that a file may name before anything else has imported them. The table
 # is static: no part of a module's name ever comes from a file.
 _MODULES = {
-    "tables": ["LocalTableSampler", "TableSampler"],
+    "tables": ["LocalTableSampler", "RelationalSampler", "TableSampler"],
     "evolution": ["NoisyVotes", "PrivateEvolutionSampler", "PrivateSignedMeasureSampler"],
     "moments": ["MomentImageSampler", "MomentSampler"],
     "moments._image_laws": ["ImageModel"],

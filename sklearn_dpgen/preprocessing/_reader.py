@@ -14,6 +14,7 @@ from sklearn_dpgen.utils._validation import as_frame, call_quietly, check_array
 
 __all__ = [
     "NO_RECORDS",
+    "ColumnsError",
     "as_matrix",
     "column_names",
     "column_of",
@@ -28,6 +29,12 @@ __all__ = [
 NO_RECORDS = "Found array with 0 sample(s) while a minimum of 1 is required."
 # Records per block, which fit in the cache of a processor.
 _BLOCK = 1 << 16
+
+
+class ColumnsError(PublicValueError):
+    """Columns are missing, unknown or repeated; ``faults`` is the end of the message."""
+
+    faults = ""
 
 
 def read_blocks(source, names):
@@ -83,9 +90,9 @@ def _check_columns(given, names, *, is_projected=False):
     if any(faults.values()):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
         hint = " Select them: X[list(schema)]." if unknown and not missing else ""
-        raise PublicValueError(
-            f"The columns must be those of the schema, each once: {words}.{hint}"
-        )
+        error = ColumnsError(f"The columns must be those of the schema, each once: {words}.{hint}")
+        error.faults = words
+        raise error
 
 
 def to_pandas(block):

@@ -1,9 +1,11 @@
 """Tables with keys: persons with many rows, in parent and child tables or in one long table."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, fields
+from numbers import Number
 from typing import Any, Self
 
 import numpy as np
@@ -20,8 +22,14 @@ from sklearn_dpgen.schema._schema import Schema, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._validation import call_quietly
 
-__all__ = ["RelationalSchema", "Table", "is_relational"]
+__all__ = ["ALIKE", "RelationalSchema", "Table", "as_integers", "is_relational"]
 
+# Remedy for keys of two types, the end of a message.
+ALIKE = (
+    "or one of them integers, and the other their texts without leading zeros. CSV files have "
+    "texts as keys: store the keys of both tables as texts."
+)
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,18}")
 _ROW_FAULTS = ("repeated", "orphan", "tied", "over_max_rows", "changing")
 
 
@@ -454,9 +462,9 @@ class RelationalSchema(Mapping):
         frames: dict[str, Any] = {name: as_pandas(tables[name]) for name in self._private}
         counts = {name: self._check_columns(name, frames[name]) for name in self._private}
         for name in self._private:
-            self._check_kinds(name, frames)
+            links = {c: self._linked_keys(name, c, frames) for c in self[name].foreign_key}
             rule = f"Table {name!r}: keys must be numbers or texts."
-            call_quietly(rule, self._count_rows, name, frames, counts[name])
+            call_quietly(rule, self._count_rows, name, frames[name], links, counts[name])
         return counts
 
     def _check_columns(self, name, frame):
@@ -479,23 +487,26 @@ class RelationalSchema(Mapping):
         public = self[parent].frame
         return (frames[parent] if public is None else public)[self[parent].primary_key]
 
-    def _check_kinds(self, name, frames):
-        """Raise an error if keys are numbers in one of two tables and texts in the other."""
-        for column, parent in self[name].foreign_key.items():
-            pair = (frames[name][column], self._keys_of(parent, frames))
-            kinds = [pd.api.types.infer_dtype(keys.astype(object)) for keys in pair]
-            if "empty" not in kinds and (kinds[0] == "string") != (kinds[1] == "string"):
-                raise PublicValueError(
-                    f"Table {name!r}: foreign_key {column!r} must be of the type of the primary "
-                    f"key of table {parent!r}: one holds texts alone, the other does not."
-                )
+    def _linked_keys(self, name, column, frames):
+        """Return a foreign key and the primary key of its table, without nulls, as one type."""
+        parent = self[name].foreign_key[column]
+        pair = (frames[name][column].dropna(), self._keys_of(parent, frames).dropna())
+        kinds = [pd.api.types.infer_dtype(keys.astype(object)) for keys in pair]
+        if "empty" in kinds or (kinds[0] == "string") == (kinds[1] == "string"):
+            return pair
+        keys = [as_integers(keys) for keys in pair]
+        if any(own is None for own in keys):
+            raise PublicValueError(
+                f"Table {name!r}: foreign_key {column!r} must be of the type of the primary key of "
+                f"table {parent!r}, {ALIKE}"
+            )
+        return keys
 
-    def _count_rows(self, name, frames, counts):
+    def _count_rows(self, name, frame, links, counts):
         """Fill in the counts of keys and rows of a table."""
-        table, frame = self[name], frames[name]
-        for column, parent in table.foreign_key.items():
-            keys = set(self._keys_of(parent, frames).dropna())
-            counts.loc[column, "orphan"] = (~frame[column].dropna().isin(keys)).sum()
+        table = self[name]
+        for column, (keys, parents) in links.items():
+            counts.loc[column, "orphan"] = (~keys.isin(set(parents))).sum()
         is_panel = self.is_panel and name == self.root
         if table.primary_key is not None and not is_panel:
             keys = frame[table.primary_key].dropna()
@@ -575,6 +586,28 @@ class RelationalSchema(Mapping):
     def from_yaml(cls, text: str, *, frames: Mapping[str, pd.DataFrame] | None = None) -> Self:
         """Build a schema from YAML; see `from_dict`."""
         return cls.from_dict(read_yaml(text), frames=frames)
+
+
+def as_integers(keys):
+    """Return keys with texts of integers as these, so that keys of CSV files equal those of others.
+
+    Parameters
+    ----------
+    keys : Series or Index
+        Without nulls, numbers or texts alone.
+
+    Returns
+    -------
+    Series or Index, or None
+        None if they are other texts, or neither numbers nor texts. Distinct texts are distinct
+        integers.
+    """
+    values = keys.tolist()
+    if all(isinstance(value, Number) for value in values):
+        return keys
+    if not all(isinstance(value, str) and _INTEGER.fullmatch(value) for value in values):
+        return None
+    return pd.Index([int(value) for value in values], dtype=object)
 
 
 def is_relational(declaration):

@@ -39,14 +39,25 @@ from sklearn_dpgen.engines._tables import is_engine_table
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._unit import check_alike, told_apart
 from sklearn_dpgen.preprocessing._coder import RecordCoder
-from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_of, has_no_names, map_blocks
+from sklearn_dpgen.preprocessing._reader import (
+    NO_RECORDS,
+    ColumnsError,
+    column_of,
+    has_no_names,
+    map_blocks,
+)
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import Categorical, Identifier, RelationalSchema
 from sklearn_dpgen.schema._column import Column, given_as
+from sklearn_dpgen.schema._relational import ALIKE, as_integers
 from sklearn_dpgen.tables._table_counter import WHOLE
 from sklearn_dpgen.utils._validation import check_is_fitted
 
 __all__ = ["Stage", "TableRows", "read_person_rows", "stages_of"]
+
+
+# What a column is, for errors.
+_KEY = "Key {!r}"
 
 
 @dataclass(frozen=True)
@@ -210,7 +221,8 @@ def read_person_rows(tables, stages, encoders):
 
     Notes
     -----
-    Memory is twice the codes and about 100 bytes a row. Keys of CSV files are texts. Rows of the
+    Memory is twice the codes and about 100 bytes a row. Keys of CSV files are texts, and
+    equal integers of other tables. Rows of the
     root are in the order in which they are read, which for Spark and Ray may differ between runs.
     """
     names = list(dict.fromkeys(stage.name for stage in stages))
@@ -300,12 +312,18 @@ def _read(table, stages, encoders):
     buffers, n_rows = [bytearray() for _ in columns], 0
     parts: list[list] = [[] for _ in keys]
     function = partial(_read_block, coder, keys)
-    for n, codes, found in map_blocks(function, table, names, is_ordered=False):
-        n_rows += n
-        for buffer, code in zip(buffers, codes, strict=True):
-            buffer += code.data
-        for part, key in zip(parts, found, strict=True):
-            part.append(key)
+    try:
+        for n, codes, found in map_blocks(function, table, names, is_ordered=False):
+            n_rows += n
+            for buffer, code in zip(buffers, codes, strict=True):
+                buffer += code.data
+            for part, key in zip(parts, found, strict=True):
+                part.append(key)
+    except ColumnsError as error:
+        raise PublicValueError(
+            f"The columns must be those of the schema and the keys {keys}, each once: "
+            f"{error.faults}."
+        ) from error
     arrays = [np.frombuffer(b, dtype=kind) for b, kind in zip(buffers, coder.dtypes, strict=True)]
     return _Read(
         dict(zip(columns, arrays, strict=True)),
@@ -324,10 +342,10 @@ def _keys(values, name):
     codes, known = np.full(len(values), -1, dtype=np.int32), values.notna().to_numpy()
     if not known.any():
         return codes, pd.Index([], dtype=object)
-    codes[known], found = told_apart(values[known], name)
+    codes[known], found = told_apart(values[known], name, _KEY)
     if isinstance(found, pd.CategoricalIndex):
         # The precision to check is that of the categories, and chunks have categories of their own.
-        _, found = told_apart(found.astype(found.categories.dtype), name)
+        _, found = told_apart(found.astype(found.categories.dtype), name, _KEY)
     return codes, found
 
 
@@ -336,7 +354,7 @@ def _merged(parts, name):
     if not parts:
         return np.zeros(0, dtype=np.int64), pd.Index([], dtype=object)
     places, found = pd.factorize(_joined([keys for _, keys in parts if len(keys)]))
-    check_alike(found, name)
+    check_alike(found, name, _KEY)
     ends = np.cumsum([len(keys) for _, keys in parts])
     codes = [
         # The last entry is for nulls.
@@ -436,11 +454,12 @@ def _places(stage, keys, upper, parents):
     if len(keys) == 0 or len(parents) == 0:
         return np.full(len(keys), -1)
     if not _are_alike(keys[0], parents[0]):
-        raise PublicValueError(
-            f"foreign_key {stage.foreign_key!r} must be of the type of the primary key "
-            f"{upper.primary_key!r} of table {upper.name!r}, such as texts in both. Keys in CSV "
-            "files are read as texts."
-        )
+        keys, parents = as_integers(keys), as_integers(parents)
+        if keys is None or parents is None:
+            raise PublicValueError(
+                f"foreign_key {stage.foreign_key!r} must be of the type of the primary key "
+                f"{upper.primary_key!r} of table {upper.name!r}, {ALIKE}"
+            )
     if keys.dtype != parents.dtype:
         keys, parents = _as_objects(keys), _as_objects(parents)
     return parents.get_indexer(keys)
@@ -448,7 +467,7 @@ def _places(stage, keys, upper, parents):
 
 def _are_alike(*keys):
     try:
-        check_alike(keys, "key")
+        check_alike(keys, "key", _KEY)
     except PublicValueError:
         return False
     return True

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from sklearn_dpgen.tables._person_layout import PersonLayout
 from sklearn_dpgen.tables._person_rows import read_person_rows, stages_of
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS, MarginalsPlan, Round, warn_of_noise
 from sklearn_dpgen.tables._releases import NoisyMarginal, noise_factors, scores
-from sklearn_dpgen.utils._frames import FramesMixin
+from sklearn_dpgen.utils._frames import FramesMixin, frame_kind
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -37,6 +37,7 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_n_samples,
     fit_context,
+    warn_user,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ _MOST_PAIRS = 200
 # Share of the pairs that are released again, as the most dependent ones, and their share of the
 # budget of pairs.
 _AGAIN, _AGAIN_SHARE = 0.15, 0.5
+# The least share of parent rows at max_rows that is warned of.
+_CUT_SHARE = 0.01
 
 
 class RelationalSampler(FramesMixin, PrivateEstimator):
@@ -112,6 +115,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     -----
     NoisyCountsWarning
         Counts of columns or of pairs are below the noise.
+    UserWarning
+        The released numbers of rows have a spike at ``max_rows``, where sizes are cut.
 
     Notes
     -----
@@ -190,6 +195,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         "one_way_marginals_": list[NoisyMarginal],
         "marginals_": list[NoisyMarginal],
         "distribution_": PersonDistribution,
+        "_frame_kinds": dict[str, Literal["pandas", "polars", "pyarrow"]],
         "_is_dict": bool,
     }
     _parameter_constraints: dict = {
@@ -293,13 +299,10 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
 
     def _read(self, tables, *, seed):
         layout, schema = self._layout(), self._relational
-        if isinstance(tables, Mapping):
-            self._is_dict = True
-        else:
-            self._is_dict = False
-            tables = {schema.root: tables}
+        self._is_dict = isinstance(tables, Mapping)
+        given = tables if self._is_dict else {schema.root: tables}
         rows = read_person_rows(tables, layout.declared, layout.encoders)
-        self._learn_kind(next(iter(tables.values())))
+        self._frame_kinds = {name: frame_kind(table) for name, table in given.items()}
         records = PersonRecords(layout, rows)
         return records, {"layout": layout, "n_samples": records.n_records}
 
@@ -367,6 +370,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         self.encoders_, self.one_way_marginals_ = released.encoders, released.singles
         self.marginals_ = released.measured.marginals
         self.distribution_ = fit.distribution()
+        warn_of_cuts(plan.details.layout, self.one_way_marginals_, released.n_records)
 
     def sample(
         self,
@@ -398,7 +402,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         drawn = simulator.sample(n_samples, rng)
         decoded = [self._decoded(layout, simulator, s, rows, rng) for s, rows in enumerate(drawn)]
         frames = framed(self._relational, layout.declared, decoded, drawn)
-        found = {name: self._given_back(frame) for name, frame in frames.items()}
+        kinds = self._frame_kinds
+        found = {name: self._given_back(frame, kinds[name]) for name, frame in frames.items()}
         return found if self._is_dict else found[self._relational.root]
 
     def _decoded(self, layout, simulator, stage, rows, rng):
@@ -433,13 +438,14 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         n = len(layout.variables)
         demand(len(self.distribution_.blocks) == n, "The distribution has other variables.")
         demand(len(self.encoders_) == len(layout.stages), "There are other tables.")
+        demand({*self._frame_kinds} == {*self._relational.order}, "There are other tables.")
 
 
 def framed(schema, stages, decoded, drawn):
     """Return the tables by name, with new consistent keys."""
     frames, keys = {}, []
     for position, (stage, frame, rows) in enumerate(zip(stages, decoded, drawn, strict=True)):
-        keys.append(np.arange(1, len(frame) + 1))
+        keys.append(_new_keys(schema, stage.name, len(frame)))
         table = schema[stage.name]
         if schema.is_panel and position == 0:
             continue
@@ -454,15 +460,72 @@ def framed(schema, stages, decoded, drawn):
             if stage.parent is not None:
                 parts[schema.parent_key(stage.name)] = keys[stage.parent][rows.parent]
             values = frame.to_dict("series")
-        # Identifiers that are no keys are in no frame; keys of public tables are drawn.
-        names = [name for name in (*stage.public_keys, *table.schema) if name in values]
-        result = pd.DataFrame(parts | {name: values[name] for name in names})
+        values |= {name: table.schema[name].made_up(len(frame)) for name in stage.unread}
+        parts |= {name: values[name] for name in stage.public_keys}
+        columns = {name: values[name] for name in table.schema if name in values}
+        result = pd.DataFrame(parts | columns)
         if stage.index is not None:
             # Values inside a leaf of the index are in no order.
             order = np.lexsort((result[stage.index].to_numpy(), rows.parent))
             result = result.iloc[order].reset_index(drop=True)
         frames[stage.name] = result
     return frames
+
+
+def warn_of_cuts(layout, marginals, n_records):
+    """Warn of each table whose released numbers of rows have a spike at the bound of the model.
+
+    Parameters
+    ----------
+    layout : PersonLayout
+    marginals : list of NoisyMarginal
+        Released counts of single variables.
+    n_records : list of float
+        For each table the number of persons with rows in it.
+    """
+    for stage, own in zip(layout.declared, layout.stages, strict=True):
+        most = stage.max_rows
+        if own.count is None or most == 1:
+            continue
+        index = None if own.index is None else layout.variables[own.index].tree
+        if index is not None and most >= index.n_values:
+            # All values of the index occur, once each.
+            continue
+        name = layout.variables[own.count].name
+        tables = [table for table in marginals if table.columns == (name,)]
+        (last, noise), (before, other) = (_cell(tables, size) for size in (most, most - 1))
+        total = max(n_records[own.parent], 1.0)
+        if last - before > 3 * math.hypot(noise, other) and last > _CUT_SHARE * total:
+            warn_user(
+                f"Table {stage.name!r}: about {last / total:.0%} of the parent rows have "
+                f"max_rows={most} rows or more, and far fewer have {most - 1}. Synthetic ones have "
+                "no more: raise max_rows, unless more are impossible."
+            )
+
+
+def _cell(tables, category):
+    """Return the most precise count of a category alone, and its noise; infinite if none is."""
+    found = [(np.inf, 0.0)]
+    for table in tables:
+        group = table.groups[0][category]
+        if (table.groups[0] == group).sum() == 1:
+            noise = np.broadcast_to(table.noise_scale, table.counts.shape)[group]
+            found.append((float(noise), float(table.counts[group])))
+    noise, count = min(found)
+    return count, noise
+
+
+def _new_keys(schema, name, n):
+    """Return new keys of a table, of the kind that it or a child table declares for them.
+
+    They are the numbers 1, 2, 3, ..., or those of an Identifier.
+    """
+    table = schema[name]
+    holders = [(name, table.primary_key)]
+    holders += [(child, schema.parent_key(child)) for child in schema.children(name)]
+    declared = (schema[holder].schema.get(key) for holder, key in holders)
+    column = next((column for column in declared if column is not None), None)
+    return np.arange(1, n + 1) if column is None else column.made_up(n).to_numpy()
 
 
 class _PersonPlan:

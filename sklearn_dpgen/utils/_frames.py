@@ -84,10 +84,10 @@ class FramesMixin(EstimatorMixin):
         """Store the kind of frame of a fit."""
         self._frame_kind = frame_kind(X)
 
-    def _given_back(self, frame: Any) -> Any:
-        """Return a pandas frame as the requested kind; arrays unchanged."""
+    def _given_back(self, frame: Any, fitted: str | None = None) -> Any:
+        """Return a pandas frame as the requested kind, or as that of the fit; arrays unchanged."""
         kind = output_kind(self)
-        kind = self._frame_kind if kind == "default" else kind
+        kind = (fitted or self._frame_kind) if kind == "default" else kind
         if not isinstance(frame, pd.DataFrame) or kind == "pandas":
             return frame
         mixed = [name for name, column in frame.items() if _is_mixed(column)]

@@ -6,6 +6,7 @@ import pytest
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, RelationalSchema, Schema, Table
+from sklearn_dpgen.tables import RelationalSampler
 from sklearn_dpgen.tables._person_rows import read_person_rows, stages_of
 
 SCHEMA = RelationalSchema(
@@ -48,6 +49,23 @@ def test_engines_give_the_rows_of_frames(make_table, key):
     assert len(expected) == 7
     for n_parts in (1, 4):
         assert parts({n: make_table(frame, n_parts) for n, frame in given.items()}) == expected
+
+
+def test_engines_give_the_counts_of_frames(make_table):
+    settings = {"population_size": 20, "max_iter": 1, "random_state": 0}
+    sampler = RelationalSampler(np.inf, schema=SCHEMA, **settings)
+    given = tables(int)
+    expected = sampler.fit(given).one_way_marginals_
+    given["visits"] = make_table(given["visits"], 3)
+    found = sampler.fit(given).one_way_marginals_
+    for one, other in zip(found, expected, strict=True):
+        assert one.columns == other.columns
+        np.testing.assert_allclose(one.counts, other.counts, rtol=0, atol=1e-9)
+    # The twin: a row less is other counts.
+    given["visits"] = tables(int)["visits"][1:]
+    found = sampler.fit(given).one_way_marginals_
+    assert any((a.counts != b.counts).any() for a, b in zip(found, expected, strict=True))
+    assert isinstance(sampler.sample(2)["visits"], pd.DataFrame)
 
 
 def test_faults_on_workers_name_the_table(make_table):

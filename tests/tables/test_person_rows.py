@@ -667,20 +667,20 @@ SECRET = "secret"
             "visits",
             lambda t: t.assign(person=[SECRET, *t["person"][1:]]),
             ValueError,
-            "Table 'visits': Column 'person' of unit mixes texts",
+            "Table 'visits': Key 'person' mixes texts",
         ),
         (
             "visits",
             lambda t: [t[:3], t[3:].assign(person=SECRET)],
             ValueError,
-            "Table 'visits': Column 'person' of unit mixes texts",
+            "Table 'visits': Key 'person' mixes texts",
         ),
         *(
             (
                 "lines",
                 lambda t, kind=kind: t.astype({"visit": "float32"}).astype({"visit": kind}),
                 TypeError,
-                "Table 'lines': Column 'visit' of unit must hold integers or texts",
+                "Table 'lines': Key 'visit' must hold integers or texts",
             )
             for kind in ("float16", "float32", "category")
         ),
@@ -688,10 +688,15 @@ SECRET = "secret"
             "persons",
             lambda t: t.assign(person=[[SECRET]] * len(t)),
             TypeError,
-            "Table 'persons': Column 'person' of unit must hold texts or numbers",
+            "Table 'persons': Key 'person' must hold texts or numbers",
         ),
-        ("lines", lambda t: t.drop(columns="visit"), ValueError, r"'lines': .* missing \['visit'"),
-        ("lines", lambda t: t.assign(a=1), ValueError, r"Table 'lines': .* unknown \['a'\]"),
+        (
+            "lines",
+            lambda t: t.drop(columns="visit"),
+            ValueError,
+            r"Table 'lines': .* of the schema and the keys \['visit'\], .* missing \['visit'\]",
+        ),
+        ("lines", lambda t: t.assign(a=1), ValueError, r"Table 'lines': .* unknown \['a'\]\.$"),
         (
             "lines",
             lambda t: t.assign(item=SECRET),
