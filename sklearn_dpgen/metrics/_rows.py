@@ -16,7 +16,7 @@ from sklearn_dpgen.schema import Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.utils._validation import Integral
 
-__all__ = ["next_row_score", "row_distances"]
+__all__ = ["PersonRows", "next_row_score", "row_distances"]
 
 _LAGS = (1, 3)
 # Sums of the same numbers in another order differ by less, relative to the largest.
@@ -112,7 +112,7 @@ def row_distances(
     check_scalar(n_bins, "n_bins", Integral, min_val=1)
     static = list(static)
     _check(real, synthetic, schema, person, index, static)
-    first, second = tables = [_Rows(frame, schema, person, index) for frame in (real, synthetic)]
+    first, second = tables = [PersonRows(frame, schema, person, index) for frame in (real, synthetic)]
     names = [name for name, column in schema.items() if not column.is_constant]
     cells = {name: _column_cells(tables, schema[name], name, n_bins=n_bins) for name in names}
     if index is not None:
@@ -212,7 +212,7 @@ def next_row_score(
         raise PublicValueError(f"target must be a column of the schema, got {target!r}.")
     frames = []
     for frame in (synthetic, real):
-        rows = _Rows(frame, schema, person, index)
+        rows = PersonRows(frame, schema, person, index)
         rows.sort([])
         start, end = rows.lagged(1)
         features = {name: rows.numbers(name, schema[name])[start] for name in schema}
@@ -253,7 +253,7 @@ def _check(real, synthetic, schema, person, index, static):
         raise PublicValueError("index must not be null in all rows.")
 
 
-class _Rows:
+class PersonRows:
     """The rows of a table, by person.
 
     Parameters
@@ -305,6 +305,7 @@ class _Rows:
         return start, start + lag
 
     def gaps(self):
+        """Return the differences between the indices of consecutive rows, in order of rows."""
         start, end = self.lagged(1)
         return self.index[end] - self.index[start]
 

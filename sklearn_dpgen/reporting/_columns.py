@@ -18,6 +18,7 @@ from sklearn_dpgen.utils._html import clean
 
 __all__ = [
     "as_series",
+    "cell_codes",
     "check_table",
     "column_shares",
     "compared",
@@ -250,6 +251,42 @@ def pair_shares(real, synthetic, schema):
     cells, n = np.ravel_multi_index(indices, shape), len(real)
     tables = [np.bincount(rows, minlength=shape[0] * shape[1]) for rows in (cells[:n], cells[n:])]
     return *(table.reshape(shape) / table.sum() for table in tables), labels
+
+
+def cell_codes(values, column):
+    """Return the cell of each value of a column of several tables, and the names of the cells.
+
+    Parameters
+    ----------
+    values : list of Series
+        All choose the bins, so the result reveals their values.
+    column : Column
+
+    Returns
+    -------
+    codes : list of ndarray of int
+        Of numbers, dates and ordered labels in their order, then null. Of other labels the ten most
+        frequent ones, then the others.
+    labels : list of str
+        The cells that occur.
+    """
+    if isinstance(column, Numeric | Datetime):
+        units = np.concatenate([unit_values(column, series) for series in values])
+        labels, starts = _known_cells(units, column)
+        codes, labels = _bin_indices(units, starts), [*labels, "null"]
+    else:
+        codes = np.concatenate([column.codes(series) for series in values])
+        labels = _words(column)
+    used, codes, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    labels = [labels[i] for i in used]
+    if column_type(column) == "label" and len(used) > _LABELS + 1:
+        ranks = np.argsort(np.argsort(-counts, kind="stable"))
+        kept = np.flatnonzero(ranks < _LABELS)
+        places = np.full(len(used), _LABELS)
+        places[kept] = np.arange(_LABELS)
+        codes = places[codes]
+        labels = [*(labels[i] for i in kept), f"{len(used) - _LABELS} others"]
+    return np.split(codes, np.cumsum([len(series) for series in values])[:-1]), labels
 
 
 def _words(column):

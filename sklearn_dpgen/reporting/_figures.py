@@ -9,10 +9,19 @@ import numpy as np
 from sklearn_dpgen.exceptions import PublicImportError
 from sklearn_dpgen.utils._html import percent, shorten
 
-__all__ = ["heat_map", "histogram", "import_pyplot", "inline_svg", "label_bars", "plain_text"]
+__all__ = [
+    "heat_map",
+    "histogram",
+    "import_pyplot",
+    "inline_svg",
+    "label_bars",
+    "plain_text",
+    "trajectory_lines",
+]
 
 # Colours that are legible on light and on dark pages.
 _BARS, _LINE, _LESS, _TEXT = "#b4bdc9", "#2f7de1", "#d9722e", "#7a8491"
+_PERSONS = (_LINE, _LESS, "#2f9e6e", "#8d6bd8", "#b98d12")
 _STYLE = {
     # Text stays text: a browser has fonts for every script, and a reader can search it.
     "svg.fonttype": "none",
@@ -230,3 +239,51 @@ def heat_map(matrix, labels, title):
         ax.tick_params(axis="y", length=0)
 
     return inline_svg(draw, title, height=_WIDTH - left + 4, margins=(left, 4, 4, 4))
+
+
+def trajectory_lines(persons, bounds, labels, title):
+    """Return the values of a few persons against the index of their rows.
+
+    Parameters
+    ----------
+    persons : list of (index, values)
+        Arrays of the rows of each person, in the order of the index; NaN for null.
+    bounds : tuple of ((low, high), (low, high))
+        Ends of the axis of the index and of that of the values.
+    labels : list of str or None
+        Names of the values 0, 1, ..., for labels.
+    title : str
+        Description of the figure.
+
+    Returns
+    -------
+    markupsafe.Markup
+    """
+
+    def draw(ax):
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        for i, (index, values) in enumerate(persons):
+            # Lines of labels lie beside one another.
+            shift = 0 if labels is None else 0.12 * (i - (len(persons) - 1) / 2)
+            color = _PERSONS[i % len(_PERSONS)]
+            ax.plot(index, values + shift, "-o", color=color, markersize=2.6, linewidth=1)
+        (left, right), (low, high) = bounds
+        pad = (right - left) / 40
+        ax.set_xlim(left - pad, right + pad)
+        if labels is None:
+            ax.margins(y=0.05)
+            ax.set_ylim(low - (high - low) / 20, high + (high - low) / 20)
+            ax.locator_params(axis="y", nbins=4)
+        else:
+            ax.set_yticks(range(len(labels)), [plain_text(label, 14) for label in labels])
+            ax.set_ylim(len(labels) - 0.5, -0.5)
+        if np.issubdtype(np.asarray(left).dtype, np.datetime64):
+            locator = AutoDateLocator(minticks=2, maxticks=5)
+            ax.xaxis.set_major_locator(locator)
+            ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
+        else:
+            ax.locator_params(axis="x", nbins=5, integer=True)
+
+    height = 112 if labels is None else max(112, 34 + 11 * len(labels))
+    return inline_svg(draw, title, height=height, margins=(34 if labels is None else 74, 8, 8, 20))

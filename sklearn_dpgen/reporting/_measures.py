@@ -9,7 +9,13 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
+from sklearn.model_selection import (
+    GroupShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    cross_val_predict,
+    train_test_split,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import check_random_state
@@ -42,7 +48,9 @@ _MOST_GROUPS, _MOST_MAPPED, _MOST_WORST = 1000, 60, 8
 _MOST_FEW, _MOST_LABELS = 10_000, 50
 
 
-def measure_tables(real, synthetic, schema, *, target, constraints, declared, random_state):
+def measure_tables(
+    real, synthetic, schema, *, target, constraints, declared, random_state, persons=None
+):
     """Return all figures of a report on two tables, as plain containers and arrays.
 
     Parameters
@@ -57,12 +65,15 @@ def measure_tables(real, synthetic, schema, *, target, constraints, declared, ra
     declared : Schema
         The whole schema, with all columns that rules name.
     random_state : int
+    persons : tuple of two ndarrays of int, default=None
+        The person of each row of both tables, if a person has several rows: all of them are in one
+        half of the real table, and in one fold of a classifier.
 
     Returns
     -------
     dict
     """
-    halves = _halves(real, random_state)
+    halves = _halves(real, random_state, None if persons is None else persons[0])
     orders = {
         order: _marginals(real, synthetic, halves, schema, order, random_state)
         for order in (1, 2, 3)
@@ -79,13 +90,16 @@ def measure_tables(real, synthetic, schema, *, target, constraints, declared, ra
         measures["correlations"] = _correlations(real, synthetic, schema, singles)
     measures["distances"] = _distances(real, synthetic, halves, schema, random_state)
     measures["detection"] = {
-        "auc": detection_auc(real, synthetic, schema, most=_MOST_FEW, random_state=random_state),
-        "pmse_ratio": _propensity(real, synthetic, schema),
+        "auc": detection_auc(
+            real, synthetic, schema, most=_MOST_FEW, random_state=random_state, persons=persons
+        ),
+        # The ratio is relative to that of independent rows.
+        "pmse_ratio": _propensity(real, synthetic, schema) if persons is None else None,
         "n": min(len(real), len(synthetic), _MOST_FEW),
     }
     if target is not None:
         measures["downstream"] = downstream_scores(
-            real, synthetic, schema, target, random_state=random_state
+            real, synthetic, schema, target, random_state=random_state, persons=persons
         )
     if constraints:
         tables = {"real": real, "synthetic": synthetic}
@@ -93,8 +107,13 @@ def measure_tables(real, synthetic, schema, *, target, constraints, declared, ra
     return measures
 
 
-def _halves(real, random_state):
+def _halves(real, random_state, persons):
     """Return two random halves of the real records, whose distance is that of equals."""
+    if persons is not None:
+        order = check_random_state(random_state).permutation(persons.max() + 1)
+        is_first = order[persons] < len(order) / 2
+        if 0 < is_first.sum() < len(real):
+            return [real[mask].reset_index(drop=True) for mask in (is_first, ~is_first)]
     rows = check_random_state(random_state).permutation(len(real))
     middle = max(len(rows) // 2, 1)
     parts = rows[:middle], rows[middle:] if len(rows) > 1 else rows
@@ -192,7 +211,7 @@ def _is_category(schema):
     ]
 
 
-def detection_auc(real, synthetic, schema, *, most, random_state):
+def detection_auc(real, synthetic, schema, *, most, random_state, persons=None):
     """Return the cross-validated AUC of gradient boosting on real against synthetic records.
 
     Parameters
@@ -202,6 +221,8 @@ def detection_auc(real, synthetic, schema, *, most, random_state):
     most : int
         Largest number of rows of each table.
     random_state : int
+    persons : tuple of two ndarrays of int, default=None
+        The person of each row, whose rows are in one fold.
 
     Returns
     -------
@@ -214,12 +235,16 @@ def detection_auc(real, synthetic, schema, *, most, random_state):
     model = HistGradientBoostingClassifier(
         max_iter=60, categorical_features=_is_category(schema), random_state=random_state
     )
-    folds = StratifiedKFold(3, shuffle=True, random_state=random_state)
-    scores = cross_val_predict(model, X, y, cv=folds, method="predict_proba")[:, 1]
+    split, groups = StratifiedKFold, None
+    if persons is not None:
+        split = StratifiedGroupKFold
+        groups = np.concatenate([persons[0][:n], persons[1][:n] + persons[0].max() + 1])
+    folds = split(3, shuffle=True, random_state=random_state)
+    scores = cross_val_predict(model, X, y, cv=folds, groups=groups, method="predict_proba")[:, 1]
     return float(roc_auc_score(y, scores))
 
 
-def downstream_scores(real, synthetic, schema, target, *, random_state):
+def downstream_scores(real, synthetic, schema, target, *, random_state, persons=None):
     """Train on synthetic and on real records, and test on other real ones.
 
     Parameters
@@ -229,6 +254,8 @@ def downstream_scores(real, synthetic, schema, target, *, random_state):
     target : str
     random_state : int
         Seed of the split of the real records.
+    persons : tuple of two ndarrays of int, default=None
+        The person of each row; all rows of a person are in one part.
 
     Returns
     -------
@@ -242,7 +269,14 @@ def downstream_scores(real, synthetic, schema, target, *, random_state):
     frames = [f.loc[f[target].notna(), list(schema)] for f in (real, synthetic)]
     if not features or min(map(len, frames)) < 10:
         return None
-    train, test = train_test_split(frames[0], test_size=_TEST_SHARE, random_state=random_state)
+    if persons is None:
+        train, test = train_test_split(frames[0], test_size=_TEST_SHARE, random_state=random_state)
+    else:
+        split = GroupShuffleSplit(1, test_size=_TEST_SHARE, random_state=random_state)
+        groups = persons[0][real[target].notna().to_numpy()]
+        if len(np.unique(groups)) < 2:
+            return None
+        train, test = (frames[0].iloc[part] for part in next(split.split(groups, groups=groups)))
     is_number = isinstance(column, Numeric)
     n_labels = 0 if is_number else train[target].nunique()
     if n_labels == 1 or test[target].nunique() < 2:

@@ -1,7 +1,7 @@
 """QualityReport: one page about a synthetic table."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -22,18 +22,33 @@ from sklearn_dpgen.reporting._columns import (
     read_table,
     subsample,
 )
-from sklearn_dpgen.reporting._figures import heat_map, histogram, inline_svg, label_bars
+from sklearn_dpgen.reporting._figures import (
+    heat_map,
+    histogram,
+    inline_svg,
+    label_bars,
+    trajectory_lines,
+)
 from sklearn_dpgen.reporting._measures import measure_tables
 from sklearn_dpgen.reporting._privacy_displays import TradeOffDisplay
 from sklearn_dpgen.reporting._released import Released, measure_released
-from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.reporting._row_measures import (
+    as_relational,
+    measure_released_tables,
+    measure_rows,
+    read_tables,
+    row_view,
+    sample_persons,
+)
+from sklearn_dpgen.schema import RelationalSchema, Schema, Table
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.utils._html import notebook, percent, percent_up, render, score, shorten
 from sklearn_dpgen.utils._validation import Integral
 
 __all__ = ["QualityReport"]
 
-_N_SAMPLES = 20_000
+# Records, or persons with many rows, that are drawn for a page of releases.
+_N_SAMPLES, _N_PERSONS = 20_000, 5_000
 # Columns that have a figure of their own.
 _MOST_SHOWN = 120
 # A difference of associations of this size has the full colour.
@@ -51,8 +66,9 @@ class QualityReport:
 
     The page is a single file that needs no network and runs no script. It shows single columns,
     pairs and triples, models trained on synthetic records, a classifier of real against synthetic
-    records, distances, broken rules, and the guarantee and the audit if they are given. Its figures
-    require matplotlib; :meth:`to_dict` does not.
+    records, distances, broken rules, and the guarantee and the audit if they are given. Tables with
+    keys have these sections each, and distances, numbers of rows, transitions and trajectories of
+    persons. Its figures require matplotlib; :meth:`to_dict` does not.
 
     .. warning::
         Figures of the real table are **not private**, and the page marks them so: it is for people
@@ -61,21 +77,23 @@ class QualityReport:
 
     Parameters
     ----------
-    real, synthetic : DataFrame
-        Data frames of any library, in memory. They may differ in length.
+    real, synthetic : DataFrame, or mapping of str to DataFrame
+        Data frames of any library, in memory. They may differ in length. For a RelationalSchema
+        mappings with its private tables.
     privacy : PrivacyReport or None, default=None
         The guarantee of the synthetic table, such as ``estimator.privacy_``.
-    schema : Schema or None, default=None
+    schema : Schema, Table, RelationalSchema or None, default=None
         The public declaration of both tables. None reads bounds and labels from both tables.
     target : str or None, default=None
-        The column that models predict. None trains no model.
+        The column that models predict, in each table that has it. None trains no model.
     constraints : sequence of Rule or None, default=None
-        Rules, as in :class:`~sklearn_dpgen.tables.TableSampler`. They require a ``schema``.
+        Rules, as in :class:`~sklearn_dpgen.tables.TableSampler`. They require a ``Schema``.
     audit : AuditResult or None, default=None
         An object with ``to_dict()``, ``to_text()`` and ``is_violation``.
     title : str, default="Synthetic data quality report"
     max_rows : int, default=50000
-        Number of rows of each table to compare at most, drawn at random. The page states it.
+        Number of rows of each table to compare at most, drawn at random, or those of random
+        persons. The page states it.
     random_state : int, default=0
         Seed of these rows, of splits and of classifiers, none of which is private.
 
@@ -105,11 +123,11 @@ class QualityReport:
 
     def __init__(
         self,
-        real: pd.DataFrame,
-        synthetic: pd.DataFrame,
+        real: pd.DataFrame | Mapping[str, pd.DataFrame],
+        synthetic: pd.DataFrame | Mapping[str, pd.DataFrame],
         *,
         privacy: PrivacyReport | None = None,
-        schema: Schema | None = None,
+        schema: Schema | Table | RelationalSchema | None = None,
         target: str | None = None,
         constraints: Sequence[Rule] | None = None,
         audit: Any = None,
@@ -118,40 +136,8 @@ class QualityReport:
         random_state: int = 0,
     ) -> None:
         check_scalar(max_rows, "max_rows", Integral, min_val=2)
-        real, synthetic = read_table(real, "real"), read_table(synthetic, "synthetic")
-        if constraints and schema is None:
-            raise PublicValueError("constraints need a schema, which declares the columns.")
-        left_out: list[str] = []
-        for label, frame in (("real", real), ("synthetic", synthetic)):
-            if not len(frame):
-                raise PublicValueError(f"{label} has no rows.")
-        if schema is None:
-            declared, left_out = observed_schema(real, synthetic)
-            if declared is None:
-                raise PublicValueError("real and synthetic have no column in common that varies.")
-        else:
-            declared = schema
-            check_table(real, schema, "real")
-            check_table(synthetic, schema, "synthetic")
-        part = compared(declared)
-        left_out += [name for name in declared if name not in part]
-        if target is not None and target not in part:
-            raise PublicValueError(f"target must be a column that is compared, got {target!r}.")
-        first = subsample(real, max_rows, random_state)
-        second = subsample(synthetic, max_rows, random_state)
-        measures = measure_tables(
-            first,
-            second,
-            part,
-            target=target,
-            constraints=constraints,
-            declared=declared,
-            random_state=random_state,
-        ) | {
-            "rows": {"real": len(real), "synthetic": len(synthetic)},
-            "compared": {"real": len(first), "synthetic": len(second)},
-            "left_out": left_out,
-        }
+        compare = _compare if schema is None or isinstance(schema, Schema) else _compare_tables
+        measures = compare(real, synthetic, schema, target, constraints, max_rows, random_state)
         self.title = title
         self._measures, self._privacy, self._audit = measures, privacy, audit
         # The estimator of a report that reads releases alone.
@@ -180,10 +166,10 @@ class QualityReport:
         ----------
         estimator : estimator
             A fitted estimator with ``privacy_``. The page reads ``privacy_``, ``schema``,
-            ``constraints``, ``unit_weights``, ``encoder_``, ``one_way_marginals_``, ``marginals_``,
-            ``n_records_`` and ``sample``, and nothing else.
+            ``constraints``, ``unit_weights``, ``encoder_``, ``encoders_``, ``one_way_marginals_``,
+            ``marginals_``, ``n_records_`` and ``sample``, and nothing else.
         n_samples : int or None, default=None
-            Number of synthetic records to draw. None draws 20000.
+            Number of synthetic records to draw. None draws 20000, or 5000 persons with many rows.
         title : str, default="Synthetic data report"
         random_state : int, default=0
             Seed of the synthetic records, which cost no privacy.
@@ -204,11 +190,14 @@ class QualityReport:
         privacy = getattr(view, "privacy_", None)
         if not isinstance(privacy, PrivacyReport):
             raise PublicTypeError(f"{type(estimator).__name__} has no privacy_, a PrivacyReport.")
-        n_samples = _N_SAMPLES if n_samples is None else n_samples
+        is_relational = isinstance(getattr(view, "schema", None), Table | RelationalSchema)
+        if n_samples is None:
+            n_samples = _N_PERSONS if is_relational else _N_SAMPLES
         check_scalar(n_samples, "n_samples", Integral, min_val=2)
         report = cls.__new__(cls)
         report.title, report._name = title, view.title
-        report._measures = measure_released(view, n_samples, random_state)
+        measure = measure_released_tables if is_relational else measure_released
+        report._measures = measure(view, n_samples, random_state)
         report._privacy, report._audit = privacy, None
         return report
 
@@ -220,8 +209,16 @@ class QualityReport:
     @property
     def _words(self):
         """Sentences about the figures."""
-        words = _table_words if self._name is None else _released_words
-        return [_privacy_words(self._privacy), *words(self._measures)]
+        words_of = _table_words if self._name is None else _released_words
+        words = [
+            _of(name) + line for name, part in self._tables.items() for line in words_of(part)
+        ]
+        return [_privacy_words(self._privacy), *words]
+
+    @property
+    def _tables(self):
+        """The figures of each table by its name, or of a single table without keys under None."""
+        return self._measures.get("tables", {None: self._measures})
 
     @property
     def is_private(self) -> bool:
@@ -256,28 +253,25 @@ class QualityReport:
         ImportError
             matplotlib is not installed.
         """
-        measures, privacy = self._measures, self._privacy
-        is_released = self._name is not None
+        privacy, tables = self._privacy, self._tables
         cards = [] if privacy is None else [_privacy_card(privacy)]
-        cards += _released_cards(measures) if is_released else _table_cards(measures)
+        card_of = _table_cards if self._name is None else _released_cards
+        for name, measures in tables.items():
+            cards += [card | {"what": _of(name) + card["what"]} for card in card_of(measures)]
+        left_out = {_of(name): measures["left_out"] for name, measures in tables.items()}
         text = render(
             "quality_report.html",
             title=self.title,
             name=self._name,
             mark=self._mark,
+            lead="; ".join(_lead(name, part, self._name) for name, part in tables.items()),
+            sampled=[line for name, part in tables.items() for line in _sampled(name, part)],
+            left_out=[name + column for name, columns in left_out.items() for column in columns],
             cards=cards,
             words=self._words,
-            measures=measures,
-            n_columns=measures.get("n_columns", len(measures["columns"])),
-            columns=_shown_columns(measures["columns"]),
-            maps=_maps(measures["correlations"]) if "correlations" in measures else None,
+            parts=[_part(i, name, part) for i, (name, part) in enumerate(tables.items())],
             orders=_ORDERS,
             full=_FULL,
-            wasserstein=[
-                (shorten(column["name"]), f"{column['wasserstein']:.3g}")
-                for column in measures["columns"]
-                if "wasserstein" in column
-            ],
             privacy=privacy,
             guarantee_mark=None if privacy is None else _mark_of(privacy),
             trade_off=None if privacy is None else _trade_off(privacy),
@@ -292,6 +286,189 @@ class QualityReport:
     def _repr_html_(self) -> str:
         line = "to_html(path) writes the whole page."
         return notebook(self.title, items=self._words, lines=[(line, None)])
+
+
+def _compare(real, synthetic, schema, target, constraints, max_rows, random_state):
+    """Return the figures of a report on two tables with one row per person."""
+    real, synthetic = read_table(real, "real"), read_table(synthetic, "synthetic")
+    if constraints and schema is None:
+        raise PublicValueError("constraints need a schema, which declares the columns.")
+    left_out: list[str] = []
+    for label, frame in (("real", real), ("synthetic", synthetic)):
+        if not len(frame):
+            raise PublicValueError(f"{label} has no rows.")
+    if schema is None:
+        declared, left_out = observed_schema(real, synthetic)
+        if declared is None:
+            raise PublicValueError("real and synthetic have no column in common that varies.")
+    else:
+        declared = schema
+        check_table(real, schema, "real")
+        check_table(synthetic, schema, "synthetic")
+    part = compared(declared)
+    left_out += [name for name in declared if name not in part]
+    if target is not None and target not in part:
+        raise PublicValueError(f"target must be a column that is compared, got {target!r}.")
+    first = subsample(real, max_rows, random_state)
+    second = subsample(synthetic, max_rows, random_state)
+    return measure_tables(
+        first,
+        second,
+        part,
+        target=target,
+        constraints=constraints,
+        declared=declared,
+        random_state=random_state,
+    ) | {
+        "rows": {"real": len(real), "synthetic": len(synthetic)},
+        "compared": {"real": len(first), "synthetic": len(second)},
+        "left_out": left_out,
+    }
+
+
+def _compare_tables(real, synthetic, schema, target, constraints, max_rows, random_state):
+    """Return the figures of a report on tables with keys."""
+    if constraints:
+        raise PublicValueError("constraints must be None for tables with keys.")
+    relational = as_relational(schema)
+    names = relational.order
+    if target is not None and all(target not in relational[name].schema for name in names):
+        raise PublicValueError(f"target must be a column of a table, got {target!r}.")
+    given = {"real": real, "synthetic": synthetic}
+    frames = {label: read_tables(tables, relational, label) for label, tables in given.items()}
+    drawn = {
+        label: sample_persons(tables, relational, max_rows, random_state)
+        for label, tables in frames.items()
+    }
+    found = {}
+    for name in names:
+        first, second = (drawn[label][0][name] for label in given)
+        persons = tuple(drawn[label][1][name] for label in given)
+        part = compared(relational[name].schema)
+        view = row_view({label: tables for label, (tables, _) in drawn.items()}, relational, name)
+        measures = {
+            "rows": {label: len(frames[label][name]) for label in given},
+            "compared": {"real": len(first), "synthetic": len(second)},
+            "left_out": [n for n in relational[name].schema if n not in part],
+            "columns": [],
+        }
+        if len(part):
+            measures |= measure_tables(
+                first,
+                second,
+                part,
+                target=target if target in part else None,
+                constraints=None,
+                declared=part,
+                random_state=random_state,
+                persons=None if view is None else persons,
+            )
+        if view is not None:
+            measures["persons"] = measure_rows(view, random_state)
+        found[name] = measures
+    return {"tables": found}
+
+
+def _of(name):
+    """Return the prefix of what is about a table with keys."""
+    return "" if name is None else f"{shorten(name)}: "
+
+
+def _lead(name, measures, estimator):
+    """Return the line below the title about a table."""
+    n_columns = f"{_n_columns(measures)} columns"
+    if estimator is None:
+        rows = measures["rows"]
+        what = "records" if name is None else "rows"
+        sizes = f"{rows['synthetic']:,} synthetic and {rows['real']:,} real {what}"
+        return f"{_of(name)}{sizes}, {n_columns}"
+    if measures["n_samples"]:
+        what = "records" if name is None else "rows"
+        sizes = f"{measures['n_samples']:,} synthetic {what}, {n_columns}"
+        return f"{estimator if name is None else shorten(name)}: {sizes}"
+    return estimator
+
+
+def _sampled(name, measures):
+    """Yield a line for each table of which rows were drawn."""
+    for key, n in measures.get("compared", {}).items():
+        if n < measures["rows"][key]:
+            what = (
+                f"{key} records, drawn at random"
+                if name is None
+                else f"{key} rows of {shorten(name)}, of random persons"
+            )
+            yield f"It compares {n:,} {what}."
+
+
+def _n_columns(measures):
+    return measures.get("n_columns", len(measures["columns"]))
+
+
+def _part(number, name, measures):
+    """Return the figures of the sections of one table."""
+    return {
+        "measures": measures,
+        "prefix": "" if name is None else f"table-{number}-",
+        "heading": _of(name),
+        "n_columns": _n_columns(measures),
+        "columns": _shown_columns(measures["columns"]),
+        "maps": _maps(measures["correlations"], "Associations of columns")
+        if "correlations" in measures
+        else None,
+        "wasserstein": [
+            (shorten(column["name"]), f"{column['wasserstein']:.3g}")
+            for column in measures["columns"]
+            if "wasserstein" in column
+        ],
+        "rows": _row_figures(measures["persons"]) if "persons" in measures else None,
+    }
+
+
+def _row_figures(measures):
+    """Return the figures of the rows of persons."""
+    what = "synthetic" if "real" not in measures["sizes"] else "real and synthetic"
+    figures = {
+        key: _shares_figure(measures[key], f"{title}: {what} shares") if key in measures else None
+        for key, title in (("sizes", "Number of rows of a person"), ("gaps", "Gap of the index"))
+    }
+    return figures | {
+        "index": measures["index"],
+        "distances": [
+            (name, percent(found), percent(floor))
+            for name, found, floor in measures.get("distances", ())
+            if not math.isnan(found + floor)
+        ],
+        "transitions": [
+            (column["name"], _maps(column, f"Transitions of {shorten(column['name'])}"))
+            for column in measures.get("transitions", ())
+        ],
+        "trajectories": [
+            (column["name"], _lines(column)) for column in measures.get("trajectories", ())
+        ],
+    }
+
+
+def _shares_figure(shares, title):
+    draw = histogram if shares["chart"] == "histogram" else label_bars
+    synthetic = shares["synthetic"]
+    return draw(shares.get("real", np.zeros_like(synthetic)), synthetic, shares["labels"], title)
+
+
+def _lines(column):
+    """Return pictures of the rows of a few persons by their headings, on common axes."""
+    tables = [key for key in ("real", "synthetic") if key in column]
+    rows = [person for key in tables for person in column[key]]
+    index = np.concatenate([index for index, _ in rows])
+    values = np.concatenate([values for _, values in rows])
+    known = values[~np.isnan(values)]
+    low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
+    bounds = (index.min(), index.max()), (low, max(high, low + 1e-9))
+    title = f"{shorten(column['name'])} of a few persons: "
+    return {
+        key.capitalize(): trajectory_lines(column[key], bounds, column["labels"], title + key)
+        for key in tables
+    }
 
 
 def _mark_of(privacy):
@@ -356,14 +533,14 @@ def _column_figure(column):
     return draw(first, synthetic, column["labels"], title, errors=errors)
 
 
-def _maps(measures):
-    """Return heat maps of associations by their headings."""
+def _maps(measures, title):
+    """Return heat maps of associations or of transitions by their headings."""
     maps = {"Synthetic": measures["synthetic"]}
     if "real" in measures:
         difference = (measures["synthetic"] - measures["real"]) / _FULL
         maps = {"Real": measures["real"], **maps, "Difference": difference}
     return {
-        heading: heat_map(matrix, measures["names"], f"Associations of columns: {heading.lower()}")
+        heading: heat_map(matrix, measures["names"], f"{title}: {heading.lower()}")
         for heading, matrix in maps.items()
     }
 
@@ -404,6 +581,20 @@ def _privacy_words(privacy):
 
 def _table_cards(measures):
     cards = []
+    for name, found, floor in measures.get("persons", {}).get("distances", ()):
+        if name in ("two rows", "transitions") and not math.isnan(found + floor):
+            what = {"two rows": "Rows of a person", "transitions": "Transitions"}[name]
+            cards.append(
+                score(
+                    f"{what} agree",
+                    f"{100 * (1 - found):.1f}%",
+                    f"two halves of the real persons: {100 * (1 - floor):.1f}%",
+                    share=1 - found,
+                    best=1 - floor,
+                )
+            )
+    if not measures["columns"]:
+        return cards
     for order, part in measures["marginals"].items():
         kept, best = 1 - part["mean"], 1 - part["floor"]
         cards.append(
@@ -432,6 +623,14 @@ def _table_cards(measures):
 
 
 def _table_words(measures):
+    for name, found, floor in measures.get("persons", {}).get("distances", ()):
+        if name == "sizes":
+            yield (
+                f"The numbers of rows of a person differ by {percent(found)} of the persons, and "
+                f"between two random halves of the real persons by {percent(floor)}."
+            )
+    if not measures["columns"]:
+        return
     singles = measures["marginals"][1]
     (worst,), distance = singles["worst"][0]
     yield (
@@ -510,7 +709,7 @@ def _plain(value):
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _plain((value.astype(str) if value.dtype.kind == "M" else value).tolist())
     if isinstance(value, float) and np.isnan(value):
         return None
     return value

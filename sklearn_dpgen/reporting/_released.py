@@ -1,6 +1,7 @@
 """Figures from released counts and synthetic samples, and from nothing else of an estimator."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,14 @@ from sklearn_dpgen.utils._html import clean
 
 __all__ = [
     "Released",
+    "compare_counts",
     "entry_labels",
     "measure_released",
     "merge_bins",
     "released_shares",
     "sample_codes",
     "sample_shares",
+    "synthetic_correlations",
 ]
 
 _MOST_MAPPED, _MOST_COLUMNS, _MOST_WORST, _BINS = 60, 200, 8, 20
@@ -56,6 +59,7 @@ class Released:
             "schema",
             "constraints",
             "encoder_",
+            "encoders_",
             "one_way_marginals_",
             "marginals_",
             "n_records_",
@@ -94,6 +98,10 @@ class Released:
             return read_table(drawn, "synthetic")
         drawn = np.asarray(drawn).reshape(n_samples, -1)
         return pd.DataFrame(drawn, columns=[f"feature {j}" for j in range(drawn.shape[1])])
+
+    def draw_tables(self, n_persons, random_state):
+        """Return the tables of drawn persons, as the estimator gives them."""
+        return self._estimator.sample(n_persons, random_state=random_state)
 
 
 def released_shares(view, name):
@@ -176,7 +184,7 @@ def sample_codes(view, synthetic, names):
     return {name: view.encoder_.columns_[name].codes(synthetic[name]) for name in names}
 
 
-def sample_shares(part, codes):
+def sample_shares(part, codes, weights=None):
     """Return the shares of samples in the entries of a released marginal.
 
     Parameters
@@ -184,6 +192,8 @@ def sample_shares(part, codes):
     part : NoisyMarginal
     codes : dict of str to ndarray of int
         The category of each sample, by column.
+    weights : ndarray or None, default=None
+        Weights of the samples; None for equal ones.
 
     Returns
     -------
@@ -192,8 +202,8 @@ def sample_shares(part, codes):
     """
     entries = [groups[codes[n]] for n, groups in zip(part.columns, part.groups, strict=True)]
     places = np.ravel_multi_index(entries, part.counts.shape)
-    counts = np.bincount(places, minlength=part.counts.size)
-    return counts.reshape(part.counts.shape) / len(places)
+    counts = np.bincount(places, weights, minlength=part.counts.size)
+    return counts.reshape(part.counts.shape) / (len(places) if weights is None else weights.sum())
 
 
 def entry_labels(column, groups, n_entries):
@@ -256,20 +266,65 @@ def measure_released(view, n_samples, random_state):
             for name, column in list(part.items())[:_MOST_COLUMNS]
         ]
     if len(part) > 1:
-        names = list(part)[:_MOST_MAPPED]
-        mapped = Schema({name: part[name] for name in names})
-        matrix = np.full((len(names), len(names)), np.nan)
-        upper = np.triu_indices(len(names), 1)
-        matrix[upper] = column_correlations(synthetic, mapped, _BINS)
-        matrix.T[upper] = matrix[upper]
-        measures["correlations"] = {"names": names, "synthetic": matrix}
+        measures["correlations"] = synthetic_correlations(synthetic, part)
     constraints = getattr(view, "constraints", None)
     if constraints:
         measures["rules"] = broken_shares({"synthetic": synthetic}, constraints, schema)
     return measures
 
 
-def _counted(view, synthetic):
+def synthetic_correlations(synthetic, part):
+    """Return the associations of the first columns of samples.
+
+    Parameters
+    ----------
+    synthetic : DataFrame
+    part : Schema
+
+    Returns
+    -------
+    dict
+        ``"names"``, and ``"synthetic"``, a symmetric ndarray.
+    """
+    names = list(part)[:_MOST_MAPPED]
+    mapped = Schema({name: part[name] for name in names})
+    matrix = np.full((len(names), len(names)), np.nan)
+    upper = np.triu_indices(len(names), 1)
+    matrix[upper] = column_correlations(synthetic, mapped, _BINS)
+    matrix.T[upper] = matrix[upper]
+    return {"names": names, "synthetic": matrix}
+
+
+def compare_counts(singles, pairs, columns, n_records, synthetic, weights):
+    """Compare weighted samples with released marginals, as :func:`measure_released` does.
+
+    Parameters
+    ----------
+    singles, pairs : list of NoisyMarginal
+    columns : dict of str to Column
+        The columns of the encoder, by the names of the marginals.
+    n_records : float
+        Sum of the counts.
+    synthetic : DataFrame
+        The samples, with these names.
+    weights : ndarray
+        Of the samples.
+
+    Returns
+    -------
+    dict
+        ``"columns"`` and ``"marginals"``.
+    """
+    part = SimpleNamespace(
+        one_way_marginals_=singles,
+        marginals_=pairs,
+        encoder_=SimpleNamespace(columns_=columns),
+        n_records_=n_records,
+    )
+    return _counted(part, synthetic, weights)
+
+
+def _counted(view, synthetic, weights=None):
     """Compare samples with all released marginals."""
     names = dict.fromkeys(
         n for part in (*view.one_way_marginals_, *view.marginals_) for n in part.columns
@@ -280,7 +335,7 @@ def _counted(view, synthetic):
         column = view.encoder_.columns_[name]
         kind = column_type(getattr(column, "column", column))
         labels = entry_labels(column, part.groups[0], len(shares))
-        drawn = sample_shares(part, codes)
+        drawn = sample_shares(part, codes, weights)
         if kind == "label":
             # Variances of independent noise add up.
             labels, shares, drawn, errors = most_frequent(labels, shares, drawn, errors**2)
@@ -295,23 +350,25 @@ def _counted(view, synthetic):
                 "errors": errors,
                 "synthetic": drawn,
             }
-            | _gap(view, part, codes)
+            | _gap(view, part, codes, weights)
         )
     tables: dict[int, list] = {order: [] for order in (2, 3)}
     for part in view.marginals_:
-        tables[len(part.columns)].append({"columns": part.columns} | _gap(view, part, codes))
+        tables[len(part.columns)].append(
+            {"columns": part.columns} | _gap(view, part, codes, weights)
+        )
     marginals = {1: _order(columns)} | {o: _order(parts) for o, parts in tables.items() if parts}
     return {"columns": columns, "marginals": marginals}
 
 
-def _gap(view, part, codes):
+def _gap(view, part, codes, weights):
     """Return how far samples are from a released marginal, and how far the noise moves it.
 
     Noise makes shares negative or larger than 1, so they are projected to the nearest
     probabilities before the distance is computed. Both distances are total variation, at most 1:
     where the noise exceeds the counts, its distance is 1 and the first says nothing.
     """
-    drawn, released = sample_shares(part, codes), part.counts / view.n_records_
+    drawn, released = sample_shares(part, codes, weights), part.counts / view.n_records_
     errors = np.broadcast_to(part.noise_scale, part.counts.shape) / view.n_records_
     gaps = np.abs(drawn.ravel() - project_simplex(released.ravel()))
     return {
