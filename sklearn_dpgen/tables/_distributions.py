@@ -23,6 +23,7 @@ __all__ = [
     "LogLinearConditional",
     "LogLinearTerm",
     "ProductMixture",
+    "check_term",
     "draw_codes",
     "draw_weighted",
     "joint_codes",
@@ -294,7 +295,7 @@ class LogLinearChain:
             demand(len(conditional.base) == n_blocks[column], "A column has other blocks.")
             demand(np.isfinite(conditional.base).any(), "A column has no block to draw.")
             for term in conditional.terms:
-                _check_term(term, column, earlier, n_blocks)
+                check_term(term, column, earlier, n_blocks)
             earlier.add(column)
         demand(len(earlier) == len(sizes), "A distribution does not draw all columns.")
 
@@ -446,7 +447,7 @@ def joint_codes(codes, columns, groups, shape):
     return cells
 
 
-def _check_term(term, column, earlier, n_blocks):
+def check_term(term, column, earlier, n_blocks):
     """Raise InvalidFileError unless a term fits the columns before it."""
     demand(set(term.parents) <= earlier, "A column depends on a later one.")
     columns = (*term.parents, column)

@@ -8,11 +8,12 @@ from sklearn_dpgen.persistence._declarations import Array, demand, list_of, save
 from sklearn_dpgen.tables._distributions import (
     LogLinearConditional,
     LogLinearTerm,
+    check_term,
     draw_weighted,
 )
 from sklearn_dpgen.tables._person_layout import SLOTS
 
-__all__ = ["PersonDistribution", "PersonSimulator", "StageRows"]
+__all__ = ["PersonDistribution", "PersonSimulator", "StageRows", "has_bins"]
 
 _ONLY, _FIRST, _MIDDLE, _LAST = range(len(SLOTS))
 # The logit of an impossible block.
@@ -60,8 +61,57 @@ class PersonDistribution:
         demand(n == len(self.shares) == len(self.starts), "A distribution has other variables.")
         for column, conditional in self.conditionals.items():
             demand(0 <= column == conditional.column < n, "A distribution draws other variables.")
-            columns = {column, *(j for term in conditional.terms for j in term.parents)}
-            demand(max(columns) < n and min(columns) >= 0, "A term has other variables.")
+
+    def check_layout(self, layout):
+        """Raise InvalidFileError unless all that a layout declares can be drawn.
+
+        Parameters
+        ----------
+        layout : PersonLayout
+        """
+        variables = layout.variables
+        demand(len(self.blocks) == len(variables), "A distribution has other variables.")
+        parts = zip(variables, self.blocks, self.shares, self.starts, strict=True)
+        sizes = [_checked_size(*part) for part in parts]
+        for own in layout.stages:
+            for source, memory in own.memories.items():
+                sizes[memory] = sizes[source] + 1
+        drawn = {j for own in layout.stages for j in own.own if not variables[j].is_constant}
+        drawn |= {own.gap for own in layout.stages if own.gap is not None}
+        demand(set(self.conditionals) == drawn, "A distribution does not draw all variables.")
+        counted = {j for j, size in enumerate(sizes) if size}
+        for column, conditional in self.conditionals.items():
+            demand(len(conditional.base) == sizes[column], "A variable has other blocks.")
+            demand(np.isfinite(conditional.base).any(), "A variable has no block to draw.")
+            for term in conditional.terms:
+                check_term(term, column, counted, sizes)
+
+
+def _checked_size(variable, blocks, shares, starts):
+    """Return the number of blocks of a variable of a loaded distribution, 0 for memories."""
+    demand(len(blocks) == len(shares), "A variable has shares of other categories.")
+    tree = variable.tree
+    if tree is None:
+        demand(not len(blocks) and not len(starts), "A memory has categories of its own.")
+        return 0
+    n_categories = tree.n_values
+    if has_bins(tree):
+        is_ascending = len(starts) and starts[0] == 0 and (np.diff(starts) > 0).all()
+        demand(is_ascending and starts[-1] < tree.n_values, "A variable has other bins.")
+        n_categories = len(starts) + tree.nullable
+    else:
+        demand(not len(starts), "A variable without bins has bins.")
+    demand(len(blocks) == n_categories, "A variable has other categories.")
+    size = int(blocks.max()) + 1
+    demand(size <= n_categories, "A variable has more blocks than categories.")
+    # Each block must have a category to draw.
+    demand((np.bincount(blocks, shares, minlength=size) > 0).all(), "A block has no category.")
+    return size
+
+
+def has_bins(tree):
+    """Return whether the categories of a variable are intervals of leaves, and null."""
+    return not tree.is_flat or tree.nullable
 
 
 @dataclass(frozen=True, eq=False)

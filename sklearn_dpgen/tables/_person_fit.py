@@ -11,7 +11,7 @@ from sklearn_dpgen.tables._column_trees import ColumnCells
 from sklearn_dpgen.tables._distributions import joint_codes
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines, fit_conditional
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, _zero_edge, group_sums
-from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator
+from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator, has_bins
 from sklearn_dpgen.tables._person_layout import SLOTS, change_cells
 from sklearn_dpgen.tables._privacy_plan import affordable_cells
 from sklearn_dpgen.tables._records import with_bins
@@ -357,7 +357,7 @@ class PersonFit:
             uniform = 1 / np.bincount(groups)[groups]
             blocks.append(groups)
             shares.append(np.divide(estimates, sums, out=uniform, where=sums > 0))
-            is_binned = not (variable.tree.is_flat and not variable.tree.nullable)
+            is_binned = has_bins(variable.tree)
             starts.append(cells.starts if is_binned else np.zeros(0, dtype=np.int64))
         return PersonDistribution(blocks, shares, starts, {})
 

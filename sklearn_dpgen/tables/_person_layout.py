@@ -5,9 +5,11 @@ from itertools import combinations
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Ordinal, Schema
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
+from sklearn_dpgen.tables._marginals import MAX_BLOCKS
 from sklearn_dpgen.tables._releases import column_trees, fine_encoder
 
 __all__ = ["SLOTS", "PersonLayout", "StageVariables", "Variable", "change_cells"]
@@ -155,6 +157,11 @@ class PersonLayout:
     def _add_sequence(self, position, stage):
         own, parent = self.stages[position], self.stages[stage.parent]
         name = stage.name
+        if stage.max_rows >= MAX_LEAVES:
+            raise PublicValueError(
+                f"max_rows of table {name!r} must be less than {MAX_LEAVES}, got {stage.max_rows}. "
+                "Persons with more rows count, but as many are not drawn."
+            )
         sizes = ColumnTree(stage.max_rows + 1)
         own.count = self._add(f"number of {name}", stage.parent, "count", sizes, True)
         parent.own.append(own.count)
@@ -194,6 +201,18 @@ class PersonLayout:
                 0,
                 source,
             )
+
+    def most_blocks(self, variable):
+        """Return a bound on the number of blocks of a variable."""
+        own = self.variables[variable]
+        if own.kind == "memory":
+            return self.most_blocks(own.source) + 1
+        if own.kind == "change":
+            return (
+                int(change_cells(self.variables[own.source], self.most_blocks(own.source)).max())
+                + 1
+            )
+        return min(own.tree.n_values + own.tree.nullable, MAX_BLOCKS)
 
     def path(self, stage):
         """Return the stage and its ancestors, from the stage to the root."""

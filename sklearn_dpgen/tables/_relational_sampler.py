@@ -15,8 +15,8 @@ from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import RelationalSchema, Table
-from sklearn_dpgen.tables._marginals import MAX_BLOCKS
 from sklearn_dpgen.tables._person_counts import PersonRecords
 from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator
 from sklearn_dpgen.tables._person_layout import PersonLayout
@@ -435,10 +435,28 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     def _check_saved_state(self):
         super()._check_saved_state()
         layout = self._layout()
-        n = len(layout.variables)
-        demand(len(self.distribution_.blocks) == n, "The distribution has other variables.")
+        n_columns = sum(len(own.columns) for own in layout.stages)
+        demand(self.n_features_in_ == n_columns, "There are other columns.")
+        demand(
+            self._is_dict or len({stage.name for stage in layout.declared}) == 1,
+            "There are several tables.",
+        )
         demand(len(self.encoders_) == len(layout.stages), "There are other tables.")
         demand({*self._frame_kinds} == {*self._relational.order}, "There are other tables.")
+        for own, encoder, fine in zip(layout.stages, self.encoders_, layout.encoders, strict=True):
+            demand((encoder is None) == (fine is None), "A table has other columns.")
+            if encoder is None:
+                continue
+            check_categories(encoder)
+            demand(encoder.schema == fine.schema, "An encoder is for another table.")
+            sizes = [column.n_categories for column in encoder.columns_.values()]
+            for j, size in zip(own.columns, sizes, strict=True):
+                fits = layout.variables[j].is_constant or size == len(self.distribution_.blocks[j])
+                demand(fits, "A column has other categories than the distribution.")
+        self.distribution_.check_layout(layout)
+        names = {variable.name for variable in layout.variables}
+        for marginal in (*self.one_way_marginals_, *self.marginals_):
+            demand(set(marginal.columns) <= names, "A marginal has other columns.")
 
 
 def framed(schema, stages, decoded, drawn):
@@ -556,6 +574,12 @@ class _PersonPlan:
             1,
             (self._sizes, self._sizes) if sampler._is_certified else None,
         )
+        if self.n_records is not None and self.n_records > self.marginals.most_records:
+            raise PublicValueError(
+                f"n_samples must be at most {self.marginals.most_records} for selections with "
+                f"noise='certified' at this budget, got {self.n_records}: use a smaller epsilon, "
+                "or a schema of fewer columns."
+            )
 
     def _planned_rounds(self):
         sequences, pairs = self.layout.sequences(), self.layout.pairs()
@@ -579,8 +603,14 @@ class _PersonPlan:
     def _sizes(self):
         """Bounds on the number of values of each release."""
         trees = [v.tree for v in self.layout.variables if v.is_released]
-        tables = [one.n_tables * (MAX_BLOCKS + 1) ** 2 for one in self.rounds]
+        tables = [
+            sum(sorted(map(self._most_cells, one.candidates))[-one.n_tables :])
+            for one in self.rounds
+        ]
         return [max(1, sum(tree.n_cells for tree in trees)), *tables]
+
+    def _most_cells(self, columns):
+        return math.prod(map(self.layout.most_blocks, columns))
 
     @property
     def _single_scales(self):

@@ -30,11 +30,13 @@ from sklearn_dpgen.schema import (
     Inequality,
     Numeric,
     Ordinal,
+    RelationalSchema,
     Schema,
     Sum,
+    Table,
 )
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
-from sklearn_dpgen.tables import LocalTableSampler, TableSampler
+from sklearn_dpgen.tables import LocalTableSampler, RelationalSampler, TableSampler
 
 # Persons have one to three rows, as in the contract of budgets.
 PERSON = np.repeat(np.arange(60), np.arange(60) % 3 + 1)
@@ -124,6 +126,65 @@ def _fit_tables_of_persons():
     return sampler.fit(FRAME.assign(who=IDS))
 
 
+RELATIONAL_SCHEMA = RelationalSchema(
+    {
+        "persons": Table(Schema({"city": Categorical(["Bonn", "Trier"])}), primary_key="who"),
+        "stays": Table(
+            Schema(
+                {
+                    "day": Datetime("2020-01-01", "2020-03-31", resolution="D"),
+                    "a": Numeric(0, 1),
+                    "rank": Ordinal([1, 2, 3]),
+                }
+            ),
+            primary_key="stay",
+            foreign_key={"who": "persons", "ward": "wards"},
+            sequence_index="day",
+            max_rows=3,
+            ties=False,
+        ),
+        "tests": Table(
+            Schema({"result": Numeric(0, 9, nullable=True)}),
+            foreign_key={"stay": "stays"},
+            max_rows=2,
+        ),
+        "wards": Table(
+            Schema({"beds": Numeric(0, 99, integer=True)}),
+            primary_key="ward",
+            frame=pd.DataFrame({"ward": ["x", "y"], "beds": [10, 20]}),
+        ),
+    }
+)
+
+
+def relational_tables():
+    """Return the private tables of ``RELATIONAL_SCHEMA``."""
+    who, cities = np.unique(IDS), np.array(["Bonn", "Trier"])
+    stays = [f"stay {i}" for i in range(N)]
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N) % 90, unit="D")
+    return {
+        "persons": pd.DataFrame({"who": who, "city": cities[np.arange(len(who)) % 2]}),
+        "stays": pd.DataFrame(
+            {
+                "stay": stays,
+                "who": IDS,
+                "ward": np.where(SIDE == 1, "x", "y"),
+                "day": days,
+                "a": FRAME["a"],
+                "rank": np.arange(N) % 3 + 1,
+            }
+        ),
+        "tests": pd.DataFrame({"stay": stays[::2], "result": np.arange(N // 2) % 10.0}),
+    }
+
+
+def _fit_persons_with_rows():
+    sampler = RelationalSampler(
+        schema=RELATIONAL_SCHEMA, max_iter=5, population_size=100, device="cpu", **BUDGET
+    )
+    return sampler.fit({name: pl.DataFrame(t) for name, t in relational_tables().items()})
+
+
 def _fit_evolution_of_tables():
     sampler = PrivateEvolutionSampler(
         schema=SCHEMA,
@@ -204,6 +265,7 @@ FITS = {
     "rules": _fit_rules,
     "moments of tables": _fit_moments_of_tables,
     "tables of persons": _fit_tables_of_persons,
+    "persons with rows": _fit_persons_with_rows,
     "evolution of tables": _fit_evolution_of_tables,
     "smoothed, by a convolution": partial(_fit_network, "dcgan", 4),
     "smoothed, by upsampling": partial(_fit_network, "upsampling", 4),

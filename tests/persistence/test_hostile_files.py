@@ -23,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 # One of each sort: tables with rules, classes, a network, images, a mechanism, one in another.
 NAMES = [
     "rules",
+    "persons with rows",
     "moments of tables",
     "evolution of tables",
     "smoothed, by a convolution",
@@ -63,7 +64,9 @@ def outcome(path, n_bytes):
         assert class_of_type(type(estimator)) is not None
         assert estimator.privacy_.to_text()
         if hasattr(estimator, "sample"):
-            assert len(estimator.sample(3)) == 3
+            drawn = estimator.sample(3)
+            # The persons have other rows beside.
+            assert len(drawn["persons"] if isinstance(drawn, dict) else drawn) == 3
         elif hasattr(estimator, "predict"):
             assert len(estimator.predict(np.zeros((3, estimator.n_features_in_)))) == 3
     return estimator is not None, beyond
