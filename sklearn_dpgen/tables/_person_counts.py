@@ -96,10 +96,10 @@ class PersonRecords:
         for j, blocks in maps.items():
             self._sizes[j] = int(blocks.max()) + 1
             self._codes[j] = _small(blocks, self._sizes[j])[self._codes[j]]
-        for own in self._layout.stages:
+        for own, parent in zip(self._layout.stages, self._parents, strict=True):
             if own.parent is None:
                 continue
-            is_first = self._codes[own.slot] <= _FIRST
+            is_first = np.diff(parent, prepend=-1) > 0
             for source, memory in own.memories.items():
                 size = self._sizes[source]
                 before = np.append(0, self._codes[source][:-1]) if len(is_first) else is_first
