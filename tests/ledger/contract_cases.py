@@ -10,7 +10,7 @@ from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, Private
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier
-from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.schema import Categorical, Numeric, Schema, Table
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
     DPSlicedWassersteinFairClassifier,
@@ -24,6 +24,7 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.tables import (
+    RelationalSampler,
     SyntheticDataClassifier,
     TableSampler,
 )
@@ -125,6 +126,30 @@ def _barycenter(X, side, estimator):
     return estimator.fit(X[[name for name in X if name != "b"]], X["b"], sensitive_features=side)
 
 
+def _panel(X, side, estimator):
+    # The next record is of the same person.
+    return estimator.fit(_of_persons(X, np.arange(len(X)) // 2))
+
+
+def _panel_of_one_row(X, side, estimator):
+    return estimator.fit(_of_persons(X, np.arange(len(X))))
+
+
+def _of_persons(X, persons):
+    return X.assign(who=[f"{SECRET}-{person}" for person in persons])
+
+
+def _pairs(sizes):
+    return {"n_samples": -(-sum(sizes) // 2)}
+
+
+PANEL = RelationalSampler(
+    schema=Table(SCHEMA, primary_key="who", max_rows=2),
+    population_size=50,
+    max_iter=5,
+    device="cpu",
+    **BUDGET,
+)
 SLICED = TableSampler(schema=SCHEMA, max_iter=5, device="cpu", **BUDGET)
 TARGET = TableSampler(schema=SCHEMA, target="b", max_iter=5, device="cpu", epsilon=1.5, delta=1e-4)
 LEARNER = SyntheticDataClassifier(TARGET, n_samples=200, n_draws=1)
@@ -135,6 +160,13 @@ CASES = {
         TableSampler(**SLICED.get_params() | {"neighbours": "add_or_remove"}),
         _alone,
         lambda sizes: {},
+    ),
+    "panels": Case(PANEL, _panel, _pairs, has_unit=False),
+    "panels, one more": Case(
+        RelationalSampler(**PANEL.get_params() | {"neighbours": "add_or_remove"}),
+        _panel_of_one_row,
+        lambda sizes: {},
+        has_unit=False,
     ),
     "evolution": Case(
         PrivateEvolutionSampler(domain=BOX, n_samples=20, n_iter=2, device="cpu", **BUDGET),

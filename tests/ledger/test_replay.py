@@ -39,7 +39,7 @@ AVERAGED = {"smoothed projections on one direction"}
 # They take longest; smaller cases of the same kind are in the default run.
 SLOW = {"search by samples"}
 DEFAULT = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in REPLAYED]
-WITH_PERSONS = [*CASES, "search"]
+WITH_PERSONS = [*(name for name, case in CASES.items() if case.has_unit), "search"]
 
 
 def member_of(case):
