@@ -520,7 +520,7 @@ def test_a_person_that_changes_more_is_caught(monkeypatch, breach, kind, names, 
 @kinds
 def test_what_depends_on_others_is_caught(monkeypatch, breach, kind):
     breach(monkeypatch)
-    assert depends_on_others(kind, ["other rows"])
+    assert depends_on_others(kind, ["other rows", "ties"])
 
 
 def test_an_order_by_position_is_caught(monkeypatch):
