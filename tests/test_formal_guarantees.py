@@ -37,7 +37,7 @@ class Facts:
     Parameters
     ----------
     relations : frozenset of str
-        Neighbours of all plans, but for those of persons.
+        Neighbours of all plans, but for those with a ``unit``.
     follows : frozenset of str
         Parameters that hold the estimators whose neighbours these are.
     public : frozenset of str
@@ -95,7 +95,7 @@ def facts_of(thing):
                 follows.add(name)
                 public.difference_update(public_texts(inner))
                 continue
-        if report.unit is None:
+        if report.unit is None or "unit" not in parameters(thing):
             relations.add(report.neighbouring.removeprefix(LOCAL))
     noise = parameters(thing).get("noise")
     caveats = [caveat for report in reports for caveat in report.caveats]

@@ -124,11 +124,11 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
 
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
-    :Neighbours: Replace one person with all rows in all tables; the number of persons is public.
-        With ``neighbours="add_or_remove"``: add or remove one person of at least two, with all
-        rows; the number of persons is not public.
-    :Public: The number of persons, unless persons are added or removed; names of tables and
-        columns; ``schema`` with ``max_rows`` and public tables. Numbers of rows are not.
+    :Neighbours: Replace one person; the number of persons is public. With
+        ``neighbours="add_or_remove"``: add or remove one person of at least two; the number of
+        persons is not public. A person comes with all rows in all tables.
+    :Public: The number of persons, unless persons are added or removed; names of the columns, and
+        of the tables; ``schema`` with ``max_rows`` and public tables. Numbers of rows are not.
     :Bounded by: The declared schema: a row has one category in each column, and the rows of a
         person in one table together count once.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
