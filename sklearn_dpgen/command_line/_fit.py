@@ -307,7 +307,7 @@ def run_synthesize(arguments, console: Console) -> int:
             f"Each row is protected by itself. If {identifiers[0]!r} identifies persons with "
             f"several rows, --unit {identifiers[0]} protects them as a whole."
         )
-    names = [*_REPORTS, *written.values(), *_earlier(arguments.out)]
+    names = {*_REPORTS, *written.values(), *_earlier(arguments.out)}
     with OutputFolder(arguments.out, names, overwrite=arguments.overwrite, inputs=inputs) as out:
         console.say(f"Fitting the sampler to the table{'' if '' in given else 's'}.")
         _fit(sampler, given, arguments, console)
