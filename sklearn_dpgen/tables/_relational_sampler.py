@@ -245,7 +245,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         ----------
         tables : mapping of str to table, or a table for a panel
             The private tables by name, each in any form that :meth:`TableSampler.fit` takes. The
-            rows of a person may be scattered over chunks and files.
+            rows of a person may be scattered over chunks and files. Keys are integers, texts or
+            dates; texts of integers, as CSV files have them, equal integers of other tables.
         y : ignored
 
         Returns
