@@ -283,10 +283,7 @@ def run_synthesize(arguments, console: Console) -> int:
         raise CommandError("Give the files of one table, or each table by --table NAME=FILE.")
     schema = read_any_schema(arguments.schema, tables)
     check_options(arguments, schema)
-    # A single table without keys has no name.
-    given = private_files(schema, files, tables) if hasattr(schema, "order") else {"": files}
-    if not given or not all(given.values()):
-        raise CommandError(f"--table must give each private table: {schema.order}.")
+    given = _given_files(schema, files, tables)
     endings = [output_ending(paths[0]) for paths in given.values()]
     written = table_names("synthetic", given, endings)
     # A missing package must be reported before the fit, which spends the budget.
@@ -325,6 +322,18 @@ def run_synthesize(arguments, console: Console) -> int:
             raise
     sizes = {name: len(frame) for name, frame in synthetic.items()}
     return _result(sampler, rows, sizes, out, ledger, console)
+
+
+def _given_files(schema, files, tables):
+    """Return the files of each private table; a single table without keys has an empty name."""
+    from sklearn_dpgen.schema import RelationalSchema
+
+    if not isinstance(schema, RelationalSchema):
+        return {"": files}
+    given = private_files(schema, files, tables)
+    if not given:
+        raise CommandError(f"--table must give each private table: {schema.order}.")
+    return given
 
 
 def _earlier(folder):
@@ -463,9 +472,10 @@ def make_sampler(
     arguments, schema: "Schema | RelationalSchema", *, ledger: "PrivacyLedger | None" = None
 ) -> "TableSampler | RelationalSampler":
     """Return the unfitted sampler for the options of a command."""
+    from sklearn_dpgen.schema import RelationalSchema
     from sklearn_dpgen.tables import RelationalSampler, TableSampler
 
-    if hasattr(schema, "order"):
+    if isinstance(schema, RelationalSchema):
         return RelationalSampler(
             arguments.epsilon,
             arguments.delta,

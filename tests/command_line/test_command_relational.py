@@ -259,6 +259,8 @@ def test_pages_of_tables(run, hospital, pages):
     assert done.code == 0, done.err
     pages = ["model-card.html", "quality-report.html", "quality-report-NOT-PRIVATE.html"]
     assert {*pages, "model-card.json"} <= {*os.listdir("out")}
+    card = json.loads(Path("out/model-card.json").read_text(encoding="utf-8"))
+    assert [column["name"] for column in card["schema"]] == ["patients.sex", "visits.cost"]
     for page in pages[1:]:
         text = Path("out", page).read_text(encoding="utf-8")
         assert "patients" in text
