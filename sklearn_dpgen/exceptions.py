@@ -4,6 +4,7 @@ __all__ = [
     "BudgetExceededError",
     "InvalidFileError",
     "LargeDeltaWarning",
+    "MaxRowsWarning",
     "NoisyCountsWarning",
     "NoisyGradientsWarning",
     "PublicError",
@@ -63,6 +64,10 @@ class InvalidFileError(PublicValueError):
 
 class LargeDeltaWarning(UserWarning):
     """Delta is so large that publishing one random record would satisfy it."""
+
+
+class MaxRowsWarning(UserWarning):
+    """Many parent rows have ``max_rows`` rows, where their numbers are cut in samples."""
 
 
 class NoisyCountsWarning(UserWarning):

@@ -24,13 +24,16 @@ __all__ = [
     "identifiers_of",
     "output_ending",
     "parse",
+    "private_files",
     "read_any_schema",
     "read_frame",
     "read_key",
     "read_schema",
     "read_text",
     "replacing",
+    "split_ending",
     "table_columns",
+    "table_names",
     "write_table",
     "write_text",
 ]
@@ -46,6 +49,8 @@ _TABLE_ENDINGS = {
     ".arrow": ".arrow",
     ".ipc": ".arrow",
 }
+# Not allowed in names of files on all systems.
+_FORBIDDEN = '/ \\ : * ? " < > |'
 _CLAIM = ".sklearn-dpgen-unfinished"
 
 
@@ -83,6 +88,12 @@ def output_ending(path: str) -> str:
     return endings[0]
 
 
+def split_ending(path: str) -> tuple[str, str]:
+    """Return the path of a table without its ending, and the ending as it is written."""
+    ending = next(ending for ending in _TABLE_ENDINGS if path.lower().endswith(ending))
+    return path[: -len(ending)], path[-len(ending) :]
+
+
 def files_of(paths: Sequence[str]) -> tuple[str, ...]:
     """Return the files that paths and wildcards match."""
     for path in paths:
@@ -94,6 +105,69 @@ def files_of(paths: Sequence[str]) -> tuple[str, ...]:
             raise CommandError(f"There is no table {path}.")
         files += matches
     return tuple(files)
+
+
+def private_files(
+    schema: "RelationalSchema", files: Sequence[str], tables: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[str]]:
+    """Return the files of each private table of a relational schema, or of none.
+
+    Parameters
+    ----------
+    schema : RelationalSchema
+    files : sequence of str
+        Files without a name, which are those of the only private table.
+    tables : mapping of str to sequence of str
+        The files of private and public tables by name.
+
+    Raises
+    ------
+    CommandError
+        A name is unknown, or tables are missing.
+    """
+    unknown = [name for name in tables if name not in schema]
+    if unknown:
+        raise CommandError(f"--table must name tables of the schema {[*schema]}, got {unknown}.")
+    if files and len(schema.order) > 1:
+        raise CommandError(f"--table NAME=FILE must name the table of each file: {schema.order}.")
+    found = {name: tables[name] for name in schema.order if name in tables}
+    if files and found:
+        raise CommandError(f"{schema.root!r} must be given as files or by --table, not by both.")
+    found |= {schema.root: files} if files else {}
+    missing = [name for name in schema.order if name not in found]
+    if found and missing:
+        raise CommandError(f"--table must give each private table, and {missing} are missing.")
+    return found
+
+
+def table_names(path: str, tables: Iterable[str], endings: Iterable[str]) -> dict[str, str]:
+    """Return the path of the file of each synthetic table.
+
+    Parameters
+    ----------
+    path : str
+        The path without ending of a single table. Several tables have their names after it.
+    tables, endings : iterable of str
+
+    Raises
+    ------
+    CommandError
+        The name of a table cannot be a part of the name of a file.
+    """
+    tables = [*tables]
+    folded = [name.casefold() for name in tables]
+    for name in tables if len(tables) > 1 else ():
+        is_plain = name.isprintable() and {*_FORBIDDEN.split()}.isdisjoint(name)
+        if not is_plain or folded.count(name.casefold()) > 1:
+            raise CommandError(
+                f"Names of tables must be distinct names of files, without {_FORBIDDEN}, got "
+                f"{name!r}."
+            )
+    parts = [f"-{name}" for name in tables] if len(tables) > 1 else [""]
+    return {
+        name: f"{path}{part}{ending}"
+        for name, part, ending in zip(tables, parts, endings, strict=True)
+    }
 
 
 def identifiers_of(schema: Mapping) -> list[str]:
@@ -287,12 +361,17 @@ def _public_frame(name, entry, tables):
     import pandas as pd
 
     from sklearn_dpgen.schema import Schema
+    from sklearn_dpgen.schema._relational import as_integers
 
     key = entry.get("primary_key")
     if not isinstance(key, str):
         # The declaration is refused for that.
         return pd.DataFrame()
-    return read_frame(tables[name], {key: None} | dict(Schema.from_dict(entry.get("columns"))))
+    frame = read_frame(tables[name], {key: None} | dict(Schema.from_dict(entry.get("columns"))))
+    keys = as_integers(frame[key].dropna())
+    # Texts of a CSV file may be the integers of other files; the table is public.
+    is_whole = keys is not None and len(keys) == len(frame)
+    return frame.assign(**{key: keys.to_numpy()}) if is_whole else frame
 
 
 def parse(text: str, path: str) -> Any:

@@ -1,6 +1,9 @@
 """The commands plan, audit and synthesize: plan, audit and fit a sampler of tables."""
 
+import itertools
+import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sklearn_dpgen.command_line._console import CommandError, Console
@@ -10,21 +13,26 @@ from sklearn_dpgen.command_line._files import (
     files_of,
     identifiers_of,
     output_ending,
+    private_files,
+    read_any_schema,
     read_frame,
     read_key,
     read_schema,
     table_columns,
+    table_names,
     write_table,
 )
 from sklearn_dpgen.command_line._ledger import open_existing
 from sklearn_dpgen.command_line._options import (
     add_budget,
     add_command,
+    add_named_tables,
     add_overwrite,
     add_schema,
     add_tables,
     add_target,
     at_least,
+    by_name,
     check_options,
 )
 from sklearn_dpgen.exceptions import BudgetExceededError, PublicTypeError, PublicValueError
@@ -34,22 +42,25 @@ if TYPE_CHECKING:
 
     from sklearn_dpgen.accounting import PrivacyReport
     from sklearn_dpgen.ledger import PrivacyLedger
-    from sklearn_dpgen.schema import Schema
-    from sklearn_dpgen.tables import TableSampler
+    from sklearn_dpgen.schema import RelationalSchema, Schema
+    from sklearn_dpgen.tables import RelationalSampler, TableSampler
 
-__all__ = ["add_to", "made_up_table", "make_sampler", "risk_of"]
+__all__ = ["add_to", "drawn_text", "made_up_table", "make_sampler", "risk_of"]
 
 _PLAN = """\
 Show what a fit will release, how much noise it will add, and what an attacker could learn.
 
-The plan is computed from the schema, the budget and the number of rows alone. No table is read, so
-the plan is public, and can be repeated as often as you like to choose a budget.
+The plan is computed from the schema, the budget and the number of rows alone. No private table is
+read, so the plan is public, and can be repeated as often as you like to choose a budget.
+
+For a relational schema --rows is the number of persons, and --table gives its public tables.
 """
 _PLAN_EXAMPLES = """\
   sklearn-dpgen plan --schema schema.yaml --rows 5000 --epsilon 1
   sklearn-dpgen plan --schema schema.yaml --rows 5000 --epsilon 1 --target outcome
   sklearn-dpgen plan --schema schema.yaml --rows 5000 --epsilon 1 --ledger patients.ledger
   sklearn-dpgen plan --schema schema.yaml --epsilon 2 --neighbours add_or_remove --json
+  sklearn-dpgen plan --schema hospital.yaml --rows 5000 --epsilon 1 --table wards=wards.csv
 """
 _AUDIT = """\
 Audit the sampler that synthesize fits with the same options.
@@ -77,6 +88,9 @@ The folder --out receives:
                          a page to publish with the table; --signing-key signs it
   quality-report.html    how close the synthetic table is to the noisy marginals
 
+Of a relational schema, name each table by --table. Each person is protected with all rows in all
+tables, and each table has its file: synthetic-NAME.*
+
 All of these are covered by the budget, and may be published. --not-private-report adds
 quality-report-NOT-PRIVATE.html, which compares the synthetic table with the private one without
 noise. Do not publish it.
@@ -99,6 +113,8 @@ _SYNTHESIZE_EXAMPLES = """\
       --target outcome --ledger patients.ledger --out synthetic
   sklearn-dpgen synthesize 'visits-*.csv' --schema schema.yaml --epsilon 2 --unit person \\
       --neighbours add_or_remove --rows 10000 --out synthetic
+  sklearn-dpgen synthesize --schema hospital.yaml --epsilon 1 --out synthetic \\
+      --table patients=patients.csv --table visits=visits-1.csv --table visits=visits-2.csv
 """
 _MODEL, _NOT_PRIVATE = "model.safetensors", "quality-report-NOT-PRIVATE.html"
 _REPORTS = [
@@ -111,10 +127,7 @@ _REPORTS = [
     "quality-report.html",
     _NOT_PRIVATE,
 ]
-_TABLES = [
-    f"synthetic{ending}"
-    for ending in (".csv", ".csv.gz", ".csv.bz2", ".parquet", ".feather", ".arrow")
-]
+_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".parquet", ".feather", ".arrow")
 
 
 def add_to(commands) -> None:
@@ -132,9 +145,10 @@ def add_to(commands) -> None:
         "--rows",
         type=at_least(1),
         metavar="N",
-        help="number of private rows, or of persons with --unit; not needed where it is private, "
-        "as with --neighbours add_or_remove",
+        help="number of private rows, or of persons with --unit or a relational schema; not needed "
+        "where it is private, as with --neighbours add_or_remove",
     )
+    add_named_tables(plan)
     plan.add_argument(
         "--ledger",
         metavar="FILE",
@@ -171,7 +185,8 @@ def add_to(commands) -> None:
         text=_SYNTHESIZE,
         examples=_SYNTHESIZE_EXAMPLES,
     )
-    add_tables(synthesize)
+    add_tables(synthesize, nargs="*")
+    add_named_tables(synthesize)
     add_schema(synthesize)
     synthesize.add_argument(
         "--out", required=True, metavar="FOLDER", help="folder for the results, new or empty"
@@ -181,8 +196,8 @@ def add_to(commands) -> None:
         "--rows",
         type=at_least(1),
         metavar="N",
-        help="number of synthetic rows (default: the number of records where it is public, or else "
-        "a noisy count of them)",
+        help="number of synthetic rows, or persons of a relational schema (default: the number of "
+        "records where it is public, or else a noisy count of them)",
     )
     add_budget(synthesize)
     synthesize.add_argument(
@@ -217,8 +232,12 @@ def run_plan(arguments, console: Console) -> int:
             "the plan depends on it."
         )
     check_files(schema=arguments.schema, ledger=arguments.ledger)
-    schema = read_schema(arguments.schema)
+    tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
+    schema = read_any_schema(arguments.schema, tables)
     check_options(arguments, schema)
+    private = [name for name in getattr(schema, "order", ()) if name in tables]
+    if private:
+        raise CommandError(f"--table must name public tables, as no other is read, got {private}.")
     ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
     sampler = make_sampler(arguments, schema)
     report = sampler.plan(arguments.rows)
@@ -259,9 +278,14 @@ def run_synthesize(arguments, console: Console) -> int:
     check_options(arguments)
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     files = files_of(arguments.table)
-    ending = output_ending(files[0])
-    schema = read_schema(arguments.schema)
+    tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
+    if not files and not tables:
+        raise CommandError("Give the files of one table, or each table by --table NAME=FILE.")
+    schema = read_any_schema(arguments.schema, tables)
     check_options(arguments, schema)
+    given = _given_files(schema, files, tables)
+    endings = [output_ending(paths[0]) for paths in given.values()]
+    written = table_names("synthetic", given, endings)
     # A missing package must be reported before the fit, which spends the budget.
     from sklearn_dpgen.reporting._figures import import_pyplot
 
@@ -272,42 +296,67 @@ def run_synthesize(arguments, console: Console) -> int:
     sampler = make_sampler(arguments, schema, ledger=ledger)
     key = arguments.signing_key
     key = None if key is None else read_key(key, private=True)
-    inputs = (*files, arguments.schema, *([arguments.ledger] if ledger else []))
+    inputs = (*files, *itertools.chain(*tables.values()), arguments.schema)
+    inputs += () if ledger is None else (arguments.ledger,)
     identifiers = identifiers_of(schema)
     if arguments.unit is None and identifiers:
         console.say(
             f"Each row is protected by itself. If {identifiers[0]!r} identifies persons with "
             f"several rows, --unit {identifiers[0]} protects them as a whole."
         )
-    names = [*_TABLES, *_REPORTS]
+    names = {*_REPORTS, *written.values(), *_earlier(arguments.out)}
     with OutputFolder(arguments.out, names, overwrite=arguments.overwrite, inputs=inputs) as out:
-        console.say("Fitting the sampler to the table.")
-        _fit(sampler, files, arguments, console)
+        console.say(f"Fitting the sampler to the table{'' if '' in given else 's'}.")
+        _fit(sampler, given, arguments, console)
         try:
             rows = arguments.rows
             if rows is None:
                 rows = max(round(sampler.n_records_), 1)
-            synthetic = _write(sampler, rows, out, ending, console)
+            synthetic = _write(sampler, rows, out, written, console)
             _publish(sampler, out, arguments, key, console)
             if arguments.not_private_report:
-                _compare(sampler, files, synthetic, out, arguments, console)
+                _compare(sampler, given, synthetic, out, arguments, console)
         except BaseException:
-            written = ", ".join(out.written) or "nothing"
-            console.spent = f"{console.spent} Written to {out.path}: {written}."
+            done = ", ".join(out.written) or "nothing"
+            console.spent = f"{console.spent} Written to {out.path}: {done}."
             raise
-    return _result(sampler, rows, out, ledger, console)
+    sizes = {name: len(frame) for name, frame in synthetic.items()}
+    return _result(sampler, rows, sizes, out, ledger, console)
 
 
-def _fit(sampler, files, arguments, console):
+def _given_files(schema, files, tables):
+    """Return the files of each private table; a single table without keys has an empty name."""
+    from sklearn_dpgen.schema import RelationalSchema
+
+    if not isinstance(schema, RelationalSchema):
+        return {"": files}
+    given = private_files(schema, files, tables)
+    if not given:
+        raise CommandError(f"--table must give each private table: {schema.order}.")
+    return given
+
+
+def _earlier(folder):
+    """Return the names of all files of tables that earlier runs may have written."""
+    names = [f"synthetic{ending}" for ending in _ENDINGS]
+    with suppress(OSError):
+        found = os.listdir(folder)
+        names += [n for n in found if n.startswith("synthetic-") and n.endswith(_ENDINGS)]
+    return names
+
+
+def _fit(sampler, given, arguments, console):
     # The progress bar shows exact counts, so it is for a terminal and never for a log.
     sampler.set_params(verbose=int(sys.stderr.isatty() and not console.quiet))
     try:
-        sampler.fit(list(files))
+        tables = {name: list(paths) for name, paths in given.items()}
+        sampler.fit(tables.get("", tables))
     except (PublicValueError, PublicTypeError) as error:
         if hasattr(sampler, "privacy_"):
             raise
+        table = "TABLE" if "" in given else "--table NAME=FILE"
         raise CommandError(
-            f"{error} 'sklearn-dpgen check SCHEMA TABLE' lists all values that do not fit."
+            f"{error} 'sklearn-dpgen check SCHEMA {table}' lists all values that do not fit."
         ) from error
     finally:
         if hasattr(sampler, "privacy_"):
@@ -327,18 +376,20 @@ def _spent(report, ledger):
     )
 
 
-def _write(sampler, rows, out, ending, console):
+def _write(sampler, rows, out, names, console):
     # The model is saved first: everything else can be made from it again at no cost.
     with out.file(_MODEL) as path:
         sampler.save(path)
     report = sampler.privacy_
     out.text("report.json", report.to_json())
     out.text("report.txt", f"{report.to_text()}\n\n{report.attack_risk().to_text()}")
-    console.say(f"Drawing {rows} rows.")
-    frame = sampler.sample(rows)
-    with out.file(f"synthetic{ending}") as path:
-        write_table(frame, path, ending)
-    return frame
+    console.say(f"Drawing {rows} {'rows' if '' in names else 'persons'}.")
+    drawn = sampler.sample(rows)
+    frames = {"": drawn} if "" in names else drawn
+    for table, name in names.items():
+        with out.file(name) as path:
+            write_table(frames[table], path, output_ending(name))
+    return frames
 
 
 def _publish(sampler, out, arguments, key, console):
@@ -360,12 +411,22 @@ def _publish(sampler, out, arguments, key, console):
     out.text("quality-report.html", QualityReport.from_estimator(sampler).to_html())
 
 
-def _compare(sampler, files, synthetic, out, arguments, console):
-    """Write the comparison with the private table, which is not private."""
+def _compare(sampler, given, synthetic, out, arguments, console):
+    """Write the comparison with the private tables, which is not private."""
     from sklearn_dpgen.reporting import QualityReport
 
-    console.say("Comparing with the private table.")
-    real = read_frame(files, sampler.schema)
+    console.say("Comparing with the private records.")
+    schema = sampler.schema
+    tables = (
+        {"": (schema, [])}
+        if "" in given
+        else {n: (schema[n].schema, schema[n].keys) for n in given}
+    )
+    real = {
+        name: read_frame(given[name], dict.fromkeys(keys) | dict(columns))
+        for name, (columns, keys) in tables.items()
+    }
+    real, synthetic = real.get("", real), synthetic.get("", synthetic)
     target = arguments.target[0] if arguments.target else None
     page = QualityReport(
         real, synthetic, privacy=sampler.privacy_, schema=sampler.schema, target=target
@@ -374,17 +435,17 @@ def _compare(sampler, files, synthetic, out, arguments, console):
     console.warn(f"{_NOT_PRIVATE} shows the private records without noise. Do not publish it.")
 
 
-def _result(sampler, rows, out, ledger, console):
-    report = sampler.privacy_
+def _result(sampler, rows, sizes, out, ledger, console):
+    report, is_relational = sampler.privacy_, "" not in sizes
     lines = [
         f"epsilon {report.epsilon:g} at delta {report.delta:g}: {report.neighbouring}.",
-        f"{rows} synthetic rows.",
+        drawn_text(rows, sizes if is_relational else None),
         *(f"  {out.path / name}" for name in out.written),
     ]
     document: dict[str, Any] = {
         "out": str(out.path),
         "files": out.written,
-        "rows": rows,
+        **({"persons": rows, "rows": sizes} if is_relational else {"rows": rows}),
         "report": report.to_dict(),
         "attack_risk": risk_of(report),
         "ledger": None,
@@ -399,12 +460,30 @@ def _result(sampler, rows, out, ledger, console):
     return console.result("\n".join(lines), document)
 
 
-def make_sampler(
-    arguments, schema: "Schema", *, ledger: "PrivacyLedger | None" = None
-) -> "TableSampler":
-    """Return the unfitted sampler for the options of a command."""
-    from sklearn_dpgen.tables import TableSampler
+def drawn_text(n: int, sizes: dict[str, int] | None) -> str:
+    """Return a sentence of the numbers of drawn rows, or of persons and the rows of each table."""
+    if sizes is None:
+        return f"{n} synthetic rows."
+    rows = ", ".join(f"{size} in {name!r}" for name, size in sizes.items())
+    return f"{n} synthetic persons; rows: {rows}."
 
+
+def make_sampler(
+    arguments, schema: "Schema | RelationalSchema", *, ledger: "PrivacyLedger | None" = None
+) -> "TableSampler | RelationalSampler":
+    """Return the unfitted sampler for the options of a command."""
+    from sklearn_dpgen.schema import RelationalSchema
+    from sklearn_dpgen.tables import RelationalSampler, TableSampler
+
+    if isinstance(schema, RelationalSchema):
+        return RelationalSampler(
+            arguments.epsilon,
+            arguments.delta,
+            schema=schema,
+            neighbours=arguments.neighbours,
+            noise=arguments.noise,
+            ledger=ledger,
+        )
     target = arguments.target
     if target is not None:
         target = target[0] if len(target) == 1 else target

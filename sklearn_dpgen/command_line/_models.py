@@ -1,5 +1,7 @@
 """The commands sample, inspect and verify, for saved models and model cards."""
 
+from contextlib import ExitStack
+
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
 from sklearn_dpgen.command_line._files import (
     check_files,
@@ -9,9 +11,11 @@ from sklearn_dpgen.command_line._files import (
     read_key,
     read_text,
     replacing,
+    split_ending,
+    table_names,
     write_table,
 )
-from sklearn_dpgen.command_line._fit import risk_of
+from sklearn_dpgen.command_line._fit import drawn_text, risk_of
 from sklearn_dpgen.command_line._options import add_command, add_overwrite, at_least
 from sklearn_dpgen.exceptions import InvalidFileError, PublicError
 
@@ -22,6 +26,9 @@ Draw synthetic rows from a model that synthesize wrote.
 
 Rows cost no privacy: the model holds noisy releases, whose cost is already charged, and no record.
 There is no option for a seed, so every call draws other rows.
+
+For a model of tables with keys --rows is the number of persons, and each table has its file: --out
+more.csv writes more-NAME.csv.
 """
 _INSPECT = """\
 Show the guarantee of a model, its attack risk, and the versions of the software that made it.
@@ -53,7 +60,7 @@ def add_to(commands) -> None:
     )
     sample.add_argument("model", metavar="MODEL", help="a file model.safetensors")
     sample.add_argument(
-        "--rows", type=at_least(1), required=True, metavar="N", help="number of rows"
+        "--rows", type=at_least(1), required=True, metavar="N", help="number of rows, or of persons"
     )
     sample.add_argument(
         "--out",
@@ -91,17 +98,33 @@ def add_to(commands) -> None:
 def run_sample(arguments, console: Console) -> int:
     """Draw rows from a model."""
     ending = output_ending(arguments.out)
-    out = check_new_file(arguments.out, overwrite=arguments.overwrite)
+    check_new_file(arguments.out, overwrite=True)
     model = _load(arguments.model)
     if not hasattr(model, "set_output"):
         raise CommandError(
             f"{arguments.model} must be a sampler of tables, got {type(model).__name__}."
         )
-    frame = model.set_output(transform="pandas").sample(arguments.rows)
-    with replacing(out) as temporary:
-        write_table(frame, temporary, ending)
-    text = f"Wrote {arguments.rows} synthetic rows to {out}."
-    return console.result(text, {"out": str(out), "rows": arguments.rows})
+    names = getattr(getattr(model, "schema", None), "order", [""])
+    stem, suffix = split_ending(arguments.out)
+    paths = [
+        check_new_file(path, overwrite=arguments.overwrite)
+        for path in table_names(stem, names, [suffix] * len(names)).values()
+    ]
+    drawn = model.set_output(transform="pandas").sample(arguments.rows)
+    frames = drawn if isinstance(drawn, dict) else {"": drawn}
+    # All files are written before one appears.
+    with ExitStack() as stack:
+        for path, frame in zip(paths, frames.values(), strict=True):
+            write_table(frame, stack.enter_context(replacing(path)), ending)
+    if not isinstance(drawn, dict):
+        text = f"Wrote {arguments.rows} synthetic rows to {paths[0]}."
+        return console.result(text, {"out": str(paths[0]), "rows": arguments.rows})
+    sizes = {name: len(frame) for name, frame in frames.items()}
+    files = dict(zip(sizes, map(str, paths), strict=True))
+    text = f"Wrote {drawn_text(arguments.rows, sizes)}"
+    lines = [text, *(f"  {path}" for path in paths)]
+    document = {"out": files, "persons": arguments.rows, "rows": sizes}
+    return console.result("\n".join(lines), document)
 
 
 def run_inspect(arguments, console: Console) -> int:
@@ -110,10 +133,17 @@ def run_inspect(arguments, console: Console) -> int:
     report = model.privacy_
     class_name = type(model).__name__
     schema = getattr(model, "schema", None)
-    columns = None if schema is None else list(schema)
-    lines = [f"model: {class_name}"]
-    if columns is not None:
-        lines.append(f"columns: {', '.join(map(repr, columns))}")
+    lines, columns = [f"model: {class_name}"], None
+    if schema is not None:
+        # A panel is a table of its own, without a name.
+        parts = {"": getattr(schema, "schema", schema)}
+        if hasattr(schema, "order"):
+            parts = {name: schema[name].schema for name in schema.order}
+        tables = {name: list(part) for name, part in parts.items()}
+        columns = tables.get("", tables)
+        for name, own in tables.items():
+            of = f" of {name!r}" if name else ""
+            lines.append(f"columns{of}: {', '.join(map(repr, own))}")
     lines += ["", report.to_text(), "", report.attack_risk().to_text()]
     document = {
         "model": arguments.model,

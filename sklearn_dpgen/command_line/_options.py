@@ -24,6 +24,13 @@ __all__ = [
 ]
 
 
+# Options without a meaning for tables with keys, and the reason.
+_OF_ONE_TABLE = {
+    "unit": "a relational schema declares its persons",
+    "target": "tables with keys have no target",
+}
+
+
 def add_command(
     commands: Any, name: str, run: Callable, *, summary: str, text: str, examples: str
 ) -> argparse.ArgumentParser:
@@ -76,7 +83,10 @@ def _add_parser(commands, name, summary, text, examples):
 def add_schema(parser: argparse.ArgumentParser) -> None:
     """Add the option --schema."""
     parser.add_argument(
-        "--schema", required=True, metavar="FILE", help="schema of the table, in YAML or JSON"
+        "--schema",
+        required=True,
+        metavar="FILE",
+        help="schema of the table, or of tables with keys, in YAML or JSON",
     )
 
 
@@ -179,8 +189,19 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
     """Raise CommandError if options of a fit contradict one another or a schema."""
     if arguments.max_rows is not None and arguments.unit is None:
-        raise CommandError("--max-rows needs --unit.")
-    for target in arguments.target or () if schema is not None else ():
+        raise CommandError(
+            "--max-rows needs --unit. A relational schema declares max_rows of each table."
+        )
+    if schema is None:
+        return
+    if hasattr(schema, "order"):
+        for name, reason in _OF_ONE_TABLE.items():
+            if getattr(arguments, name) is not None:
+                raise CommandError(f"--{name} must be left out: {reason}.")
+        return
+    if getattr(arguments, "tables", None):
+        raise CommandError("--table must be left out: the schema is that of one table.")
+    for target in arguments.target or ():
         if target not in schema:
             raise CommandError(f"--target must be a column of the schema, got {target!r}.")
 

@@ -12,6 +12,7 @@ from sklearn_dpgen.command_line._files import (
     files_of,
     identifiers_of,
     parse,
+    private_files,
     read_any_schema,
     read_frame,
     read_text,
@@ -346,7 +347,7 @@ def run_check(arguments, console: Console) -> int:
         if arguments.unit is not None:
             raise CommandError("--unit must be left out: a relational schema declares its persons.")
         return _run_check_tables(
-            arguments.schema, schema, _by_table(schema, files, tables), console
+            arguments.schema, schema, private_files(schema, files, tables), console
         )
     if tables:
         raise CommandError("--table must be left out: the schema is that of one table.")
@@ -381,21 +382,6 @@ def _stops(found):
     """Return whether a fit would stop at a table."""
     faults = {name for column in found["faults"].values() for name in column}
     return found["fault"] is not None or any((_FAULTS | _ROW_FAULTS)[name][1] for name in faults)
-
-
-def _by_table(schema, files, tables):
-    """Return the files of each private table, or none; files without a name are of the only one."""
-    unknown = [name for name in tables if name not in schema]
-    if unknown:
-        raise CommandError(f"--table must name tables of the schema {[*schema]}, got {unknown}.")
-    if files and len(schema.order) > 1:
-        raise CommandError(f"--table NAME=FILE must name the table of each file: {schema.order}.")
-    found = {name: tables[name] for name in schema.order if name in tables}
-    found |= {schema.root: files} if files else {}
-    missing = [name for name in schema.order if name not in found]
-    if found and missing:
-        raise CommandError(f"--table must give each private table, and {missing} are missing.")
-    return found
 
 
 def _check_tables(tables, schema: "RelationalSchema") -> dict:

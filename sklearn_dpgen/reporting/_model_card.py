@@ -23,7 +23,7 @@ from sklearn_dpgen.accounting._wording import (
     relation_text,
 )
 from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
-from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.schema import RelationalSchema, Schema, Table
 from sklearn_dpgen.utils._html import clean, notebook, percent_up, render, score, shorten
 
 if TYPE_CHECKING:
@@ -328,12 +328,17 @@ def _declared_schema(estimator):
     """Return the schema of an estimator, or of its sampler or mechanism."""
     holders = (estimator, *(getattr(estimator, name, None) for name in ("sampler", "mechanism")))
     schemas = (getattr(holder, "schema", None) for holder in holders)
-    return next((schema for schema in schemas if isinstance(schema, Schema)), None)
+    kinds = (Schema, RelationalSchema, Table)
+    return next((schema for schema in schemas if isinstance(schema, kinds)), None)
 
 
-def _columns(schema):
+def _columns(schema, prefix=""):
     """Return a list of declarations, because the keys of a JSON object have no order."""
-    return [{"name": name} | entry for name, entry in schema.to_dict().items()]
+    if isinstance(schema, RelationalSchema):
+        tables = [_columns(table, f"{name}.") for name, table in schema.items()]
+        return [entry for columns in tables for entry in columns]
+    columns = schema.schema if isinstance(schema, Table) else schema
+    return [{"name": f"{prefix}{name}"} | entry for name, entry in columns.to_dict().items()]
 
 
 def _public_size(estimator, report):

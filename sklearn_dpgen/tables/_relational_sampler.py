@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words
-from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.exceptions import MaxRowsWarning, PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._declarations import demand
@@ -115,7 +115,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     -----
     NoisyCountsWarning
         Counts of columns or of pairs are below the noise.
-    UserWarning
+    MaxRowsWarning
         The released numbers of rows have a spike at ``max_rows``, where sizes are cut.
 
     Notes
@@ -245,7 +245,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         ----------
         tables : mapping of str to table, or a table for a panel
             The private tables by name, each in any form that :meth:`TableSampler.fit` takes. The
-            rows of a person may be scattered over chunks and files.
+            rows of a person may be scattered over chunks and files. Keys are integers, texts or
+            dates; texts of integers, as CSV files have them, equal integers of other tables.
         y : ignored
 
         Returns
@@ -515,9 +516,10 @@ def warn_of_cuts(layout, marginals, n_records):
         total = max(n_records[own.parent], 1.0)
         if last - before > 3 * math.hypot(noise, other) and last > _CUT_SHARE * total:
             warn_user(
-                f"Table {stage.name!r}: about {last / total:.0%} of the parent rows have "
+                f"Table {stage.name!r}: about {min(last / total, 1):.0%} of the parent rows have "
                 f"max_rows={most} rows or more, and far fewer have {most - 1}. Synthetic ones have "
-                "no more: raise max_rows, unless more are impossible."
+                "no more: raise max_rows, unless more are impossible.",
+                MaxRowsWarning,
             )
 
 

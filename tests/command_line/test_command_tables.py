@@ -180,8 +180,8 @@ def test_wrong_use(run, hospital, arguments, said):
     assert said in done.err
 
 
-def test_commands_of_one_table_refuse_a_relational_schema(run, hospital):
-    done = run("plan", "--schema", "hospital.yaml", "--rows", 9, "--epsilon", 1)
+def test_an_audit_refuses_a_relational_schema(run, hospital):
+    done = run("audit", "--schema", "hospital.yaml", "--epsilon", 1)
     assert done.code == 2
     assert "must be the schema of one table, got a relational schema" in done.err
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sklearn_dpgen.exceptions import MaxRowsWarning
 from sklearn_dpgen.schema import Categorical, Numeric, Schema, Table
 from sklearn_dpgen.tables import RelationalSampler
 
@@ -26,7 +27,7 @@ def fit(sizes, panel=PANEL, epsilon=np.inf):
 
 @pytest.mark.parametrize("epsilon", [np.inf, 50.0])
 def test_a_spike_at_the_bound_is_warned_of(epsilon):
-    with pytest.warns(UserWarning, match=r"Table 'rows': about 50% of .* max_rows=3 rows or more"):
+    with pytest.warns(MaxRowsWarning, match="Table 'rows': about 50% of .* max_rows=3 rows or"):
         fit([1, 2, 9, 40] * 300, epsilon=epsilon)
 
 
@@ -60,5 +61,5 @@ def test_a_person_with_a_row_for_each_value_of_the_index_is_complete():
         fit([3] * 50, panel)
     # The twin: with more years, more rows are possible.
     longer = Schema(dict(columns) | {"year": Numeric(0, 9, integer=True)})
-    with pytest.warns(UserWarning, match="about 100% of the parent rows have max_rows=3"):
+    with pytest.warns(MaxRowsWarning, match="about 100% of the parent rows have max_rows=3"):
         fit([3] * 50, replace(panel, schema=longer))

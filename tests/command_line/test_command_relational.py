@@ -1,0 +1,382 @@
+"""plan, synthesize, sample and inspect of tables with keys: one file for each table."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sklearn_dpgen
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.command_line import _fit
+from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.schema import RelationalSchema
+from sklearn_dpgen.tables import RelationalSampler
+
+HOSPITAL = """\
+tables:
+  patients:
+    columns:
+      sex: {type: categorical, categories: [f, m]}
+    primary_key: patient
+  visits:
+    columns:
+      cost: {type: numeric, low: 0, high: 50}
+    foreign_key: {patient: patients}
+    max_rows: 3
+"""
+WARDS = """\
+  wards:
+    columns:
+      beds: {type: numeric, low: 0, high: 100}
+    primary_key: ward
+    public: true
+"""
+PANEL = """\
+tables:
+  survey:
+    columns:
+      sex: {type: categorical, categories: [f, m]}
+      year: {type: numeric, low: 2010, high: 2020, integer: true}
+    primary_key: person
+    sequence_index: year
+    max_rows: 3
+    static: [sex]
+"""
+N = 60
+CSV = ("--table", "patients=patients.csv", "--table", "visits=visits.csv")
+FIT = ("--schema", "hospital.yaml", "--epsilon", "5", "--out", "out")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, request):
+    """Fits of few steps; pages take half of the time, and have a test of their own."""
+    made = _fit.make_sampler
+
+    def make(*args, **options):
+        sampler = made(*args, **options)
+        return sampler.set_params(population_size=50, max_iter=1)
+
+    monkeypatch.setattr(_fit, "make_sampler", make)
+    if "pages" not in request.fixturenames:
+        monkeypatch.setattr(_fit, "_publish", lambda *args: None)
+
+
+@pytest.fixture
+def pages():
+    """Asks for the pages."""
+
+
+@pytest.fixture
+def hospital(folder):
+    """Two tables in two formats, and a panel."""
+    rng = np.random.default_rng(0)
+    sexes, owners = rng.choice(["f", "m"], N), np.repeat(np.arange(N), np.arange(N) % 3)
+    tables = {
+        "patients": pd.DataFrame({"patient": np.arange(N), "sex": sexes}),
+        "visits": pd.DataFrame({"patient": owners, "cost": rng.uniform(0, 50, len(owners))}),
+        "survey": pd.DataFrame(
+            {"person": owners, "sex": sexes[owners], "year": 2010 + np.arange(len(owners)) % 11}
+        ),
+    }
+    for name, table in tables.items():
+        table.assign(note="secret").to_csv(f"{name}.csv", index=False)
+        table.assign(note="secret").to_parquet(f"{name}.parquet", index=False)
+    (folder / "hospital.yaml").write_text(HOSPITAL)
+    (folder / "survey.yaml").write_text(PANEL)
+    return folder
+
+
+def test_the_plan_is_that_of_the_estimator(run, hospital):
+    plan = ("plan", "--schema", "hospital.yaml", "--epsilon", "1")
+    done = run(*plan, "--rows", "5000", "--json")
+    assert done.code == 0, done.err
+    expected = RelationalSampler(schema=RelationalSchema.from_yaml(HOSPITAL)).plan(5000)
+    assert PrivacyReport.from_dict(done.json["report"]) == expected
+    assert "one person" in run(*plan, "--rows", "5000").out
+    assert run(*plan).code == 2
+    assert run(*plan, "--neighbours", "add_or_remove").code == 0
+    done = run(*plan, "--rows", "5000", *CSV[:2])
+    assert done.code == 2
+    assert "--table must name public tables, as no other is read, got ['patients']" in done.err
+
+
+@pytest.mark.parametrize(("first", "second"), [("csv", "csv"), ("parquet", "csv")])
+def test_a_table_each_in_its_format(run, hospital, first, second):
+    tables = ("--table", f"patients=patients.{first}", "--table", f"visits=visits.{second}")
+    done = run("synthesize", *FIT, *tables, "--json")
+    assert done.code == 0, done.err
+    names = {f"synthetic-patients.{first}", f"synthetic-visits.{second}"}
+    assert {*done.json["files"]} == {*os.listdir("out")} >= names
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet}
+    patients = read[first](f"out/synthetic-patients.{first}")
+    visits = read[second](f"out/synthetic-visits.{second}")
+    assert [*patients] == ["patient", "sex"]
+    assert [*visits] == ["patient", "cost"]
+    assert done.json["persons"] == len(patients) == N
+    assert done.json["rows"] == {"patients": N, "visits": len(visits)}
+    assert {*visits["patient"]} <= {*patients["patient"]}
+    assert visits.groupby("patient").size().max() <= 3
+    assert done.json["report"]["unit"] == "patient"
+    report = json.loads(Path("out/report.json").read_text())
+    assert report == done.json["report"]
+    assert "secret" not in done.all
+
+
+def test_texts_of_persons_and_rows(run, hospital):
+    done = run("synthesize", *FIT, *CSV, "--rows", "7")
+    assert done.code == 0, done.err
+    assert "7 synthetic persons; rows: 7 in 'patients', " in done.out
+    assert len(pd.read_csv("out/synthetic-patients.csv")) == 7
+    assert "Drawing 7 persons" in done.err
+
+
+def test_several_files_are_one_table(run, hospital):
+    visits = pd.read_csv("visits.csv")
+    visits[:20].to_csv("visits-1.csv", index=False)
+    visits[20:].to_csv("visits-2.csv", index=False)
+    more = ("--table", "visits=visits-1.csv", "--table", "visits=visits-2.csv")
+    fits = []
+
+    def fit(self, tables):
+        fits.append(tables)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RelationalSampler, "fit", fit)
+        run("synthesize", *FIT, *CSV[:2], *more)
+        run("synthesize", *FIT, *CSV[:2], "--table", "visits=visits-*.csv")
+    expected = {"patients": ["patients.csv"], "visits": ["visits-1.csv", "visits-2.csv"]}
+    assert fits == [expected, expected]
+    assert run("synthesize", *FIT, *CSV[:2], *more).code == 0
+
+
+@pytest.mark.parametrize("arguments", [("survey.csv",), ("--table", "survey=survey.csv")])
+def test_a_panel_is_one_plain_file(run, hospital, arguments):
+    done = run("synthesize", *arguments, "--schema", "survey.yaml", *FIT[2:], "--json")
+    assert done.code == 0, done.err
+    frame = pd.read_csv("out/synthetic.csv")
+    assert [*frame] == ["person", "sex", "year"]
+    assert (frame.groupby("person")["sex"].nunique() == 1).all()
+    assert done.json["rows"] == {"survey": len(frame)}
+    assert done.json["report"]["unit"] == "person"
+    done = run("sample", "out/model.safetensors", "--rows", "9", "--out", "more.csv", "--json")
+    assert done.code == 0, done.err
+    assert done.json["rows"] == {"survey": len(pd.read_csv("more.csv"))}
+
+
+def test_public_tables_are_given_by_files(run, hospital):
+    """Their keys are integers in any file."""
+    text = HOSPITAL.replace("{patient: patients}", "{patient: patients, ward: wards}")
+    (hospital / "hospital.yaml").write_text(text + WARDS)
+    (hospital / "wards.csv").write_text("ward,beds\n3,10\n5,20\n")
+    visits = pd.read_csv("visits.csv")
+    visits = visits.assign(ward=np.where(visits.index % 2, 3, 5))
+    visits.to_csv("visits.csv", index=False)
+    visits.to_parquet("visits.parquet", index=False)
+    plan = ("plan", "--schema", "hospital.yaml", "--epsilon", "1", "--rows", "60")
+    assert "--table wards=FILE must give the rows of the public table" in run(*plan).err
+    public = ("--table", "wards=wards.csv")
+    assert run(*plan, *public).code == 0
+    done = run("synthesize", *FIT, *public)
+    assert done.code == 2
+    assert "--table must give each private table: ['patients', 'visits']" in done.err
+    for form in ("csv", "parquet"):
+        tables = [*CSV[:2], "--table", f"visits=visits.{form}", *public]
+        done = run("synthesize", *FIT, *tables, "--overwrite")
+        assert done.code == 0, done.err
+        read = pd.read_csv if form == "csv" else pd.read_parquet
+        assert {*read(f"out/synthetic-visits.{form}")["ward"]} == {3, 5}
+    assert not [name for name in os.listdir("out") if "wards" in name]
+    assert "synthetic-visits.csv" not in os.listdir("out")
+
+
+def test_the_ledger_is_charged(run, hospital):
+    made = run("ledger", "init", "l.db", "--dataset", "d", "--epsilon", "6", "--delta", "1e-4")
+    assert made.code == 0
+    done = run("synthesize", *FIT, *CSV, "--ledger", "l.db", "--json")
+    assert done.code == 0, done.err
+    (charge,) = PrivacyLedger("l.db").report().charges
+    assert charge.report.epsilon == 5
+    assert done.json["ledger"]["remaining"] == PrivacyLedger("l.db").remaining() < 6
+    done = run("synthesize", *FIT, *CSV, "--ledger", "l.db", "--overwrite")
+    assert done.code == 1
+    assert len(PrivacyLedger("l.db").report().charges) == 1
+
+
+def test_more_persons_of_a_model(run, hospital):
+    assert run("synthesize", *FIT, *CSV).code == 0
+    sample = ("sample", "out/model.safetensors", "--rows", "30", "--out", "more.parquet")
+    done = run(*sample, "--json")
+    assert done.code == 0, done.err
+    files = {"patients": "more-patients.parquet", "visits": "more-visits.parquet"}
+    assert done.json["out"] == files
+    frames = {name: pd.read_parquet(path) for name, path in files.items()}
+    assert done.json["rows"] == {name: len(frame) for name, frame in frames.items()}
+    assert done.json["persons"] == len(frames["patients"]) == 30
+    assert {*frames["visits"]["patient"]} <= {*frames["patients"]["patient"]}
+    os.remove("more-patients.parquet")
+    done = run(*sample)
+    assert done.code == 2
+    assert "--out more-visits.parquet exists already" in done.err
+    assert "more-patients.parquet" not in os.listdir()
+    done = run(*sample, "--overwrite")
+    assert "30 synthetic persons; rows: 30 in 'patients', " in done.out
+
+
+def test_of_tables_that_cannot_all_be_written_none_is(run, hospital, monkeypatch):
+    assert run("synthesize", *FIT, *CSV).code == 0
+    write = sklearn_dpgen.command_line._models.write_table
+
+    def fail(frame, path, ending):
+        if "cost" in frame:
+            raise OSError(28, "full")
+        write(frame, path, ending)
+
+    before = os.listdir()
+    sample = ("sample", "out/model.safetensors", "--rows", "5", "--out", "more.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(sklearn_dpgen.command_line._models, "write_table", fail)
+        assert run(*sample).code == 2
+    assert os.listdir() == before
+    assert run(*sample).code == 0
+    assert len(os.listdir()) == len(before) + 2
+
+
+def test_a_model_is_shown(run, hospital):
+    assert run("synthesize", *FIT, *CSV).code == 0
+    done = run("inspect", "out/model.safetensors", "--json")
+    assert done.json["class"] == "RelationalSampler"
+    assert done.json["columns"] == {"patients": ["sex"], "visits": ["cost"]}
+    text = run("inspect", "out/model.safetensors").out
+    assert "columns of 'patients': 'sex'\ncolumns of 'visits': 'cost'\n" in text
+
+
+def test_pages_of_tables(run, hospital, pages):
+    done = run("synthesize", *FIT, *CSV, "--not-private-report", "--title", "Visits", "--json")
+    assert done.code == 0, done.err
+    pages = ["model-card.html", "quality-report.html", "quality-report-NOT-PRIVATE.html"]
+    assert {*pages, "model-card.json"} <= {*os.listdir("out")}
+    card = json.loads(Path("out/model-card.json").read_text(encoding="utf-8"))
+    assert [column["name"] for column in card["schema"]] == ["patients.sex", "visits.cost"]
+    for page in pages[1:]:
+        text = Path("out", page).read_text(encoding="utf-8")
+        assert "patients" in text
+        assert "visits" in text
+        assert ("not private" in text) == ("NOT" in page)
+        assert "secret" not in text
+
+
+def test_files_of_an_earlier_run_go(run, hospital):
+    assert run("synthesize", "table.csv", "--schema", "schema.yaml", *FIT[2:]).code == 0
+    assert run("synthesize", *FIT, *CSV, "--overwrite").code == 0
+    tables = ["synthetic-patients.csv", "synthetic-visits.csv"]
+    assert sorted(name for name in os.listdir("out") if name.startswith("synthetic")) == tables
+    Path("out/synthetic-notes.txt").write_text("mine")
+    overwrite = ("--schema", "schema.yaml", *FIT[2:], "--overwrite")
+    assert run("synthesize", "table.csv", *overwrite).code == 0
+    left = sorted(name for name in os.listdir("out") if name.startswith("synthetic"))
+    assert left == ["synthetic-notes.txt", "synthetic.csv"]
+
+
+def test_an_input_is_never_replaced(run, hospital):
+    (hospital / "out").mkdir()
+    os.replace("visits.csv", "out/synthetic-visits.csv")
+    before = Path("out/synthetic-visits.csv").read_bytes()
+    tables = (*CSV[:2], "--table", "visits=out/synthetic-visits.csv")
+    done = run("synthesize", *FIT, *tables, "--overwrite")
+    assert done.code == 2
+    assert "would replace the input" in done.err
+    assert Path("out/synthetic-visits.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Give the files of one table, or each table by --table NAME=FILE"),
+        (CSV[:2], "--table must give each private table, and ['visits'] are missing"),
+        (("visits.csv",), "must name the table of each file: ['patients', 'visits']"),
+        ((*CSV, "--table", "x=visits.csv"), "must name tables of the schema"),
+        ((*CSV, "--unit", "patient"), "--unit must be left out: a relational schema declares"),
+        ((*CSV, "--target", "cost"), "--target must be left out: tables with keys have no target"),
+        ((*CSV, "--max-rows", "2"), "A relational schema declares max_rows of each table"),
+        ((*CSV, "--schema", "schema.yaml"), "--table must be left out: the schema is that of one"),
+        (("--table", "visits=none.csv"), "There is no table none.csv"),
+        (
+            ("survey.csv", "--table", "survey=survey.csv", "--schema", "survey.yaml"),
+            "'survey' must be given as files or by --table, not by both",
+        ),
+    ],
+)
+def test_wrong_use_is_refused_before_a_budget_is_spent(run, hospital, arguments, said):
+    done = run("synthesize", *FIT, *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert "spent" not in done.err
+    assert not os.path.exists("out")
+
+
+@pytest.mark.parametrize("name", ["a/b", "a\\b", "a:b", "a\nb", "VISITS"])
+def test_tables_must_have_names_of_files(run, hospital, name):
+    entry = yaml_of(HOSPITAL)["tables"]
+    tables = {name: entry["patients"], "visits": entry["visits"]}
+    tables["visits"]["foreign_key"] = {"patient": name}
+    (hospital / "hospital.yaml").write_text(json.dumps({"tables": tables}))
+    done = run("synthesize", *FIT, "--table", f"{name}=patients.csv", *CSV[2:])
+    assert done.code == 2
+    assert "Names of tables must be distinct names of files" in done.err
+    assert not os.path.exists("out")
+
+
+def yaml_of(text):
+    import yaml
+
+    return yaml.safe_load(text)
+
+
+FAULTS = {
+    "a missing key": (
+        lambda t: t.drop(columns="patient"),
+        "Table 'visits': The columns must be those of the schema and the keys ['patient'], each "
+        "once: missing ['patient']",
+    ),
+    "other texts": (
+        lambda t: t.assign(patient="secret"),
+        "Table 'visits': foreign_key 'patient' must be of the type of the primary key 'patient' of "
+        "table 'patients'",
+    ),
+    "a wrong value": (lambda t: t.assign(cost="secret"), "Table 'visits': Column 'cost' must hold"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_name_table_column_and_rule(run, hospital, fault):
+    change, said = FAULTS[fault]
+    change(pd.read_csv("visits.csv")).to_csv("visits.csv", index=False)
+    done = run("synthesize", *FIT, "--table", "patients=patients.parquet", *CSV[2:])
+    assert done.code == 2
+    assert said in done.err
+    assert "'sklearn-dpgen check SCHEMA --table NAME=FILE' lists" in done.err
+    assert "secret" not in done.all
+    assert not os.path.exists("out")
+
+
+def test_a_bound_that_cuts_sizes_is_warned_of(run, hospital):
+    visits = pd.DataFrame({"patient": np.repeat(np.arange(N), 40), "cost": 7.0})
+    visits.to_csv("visits.csv", index=False)
+    done = run("synthesize", *FIT, *CSV, "--epsilon", "50", "--json")
+    assert done.code == 0, done.err
+    (said,) = (text for text in done.json["warnings"] if "max_rows" in text)
+    assert "Table 'visits': about " in said
+
+
+def test_formats_may_be_mixed_in_a_check(run, hospital):
+    tables = ("--table", "patients=patients.parquet", *CSV[2:])
+    done = run("check", "hospital.yaml", *tables, "--json")
+    assert done.code == 0, done.err
+    assert done.json["tables"]["visits"]["faults"] == {}
+    pd.read_csv("visits.csv").replace({"patient": {1: 999}}).to_csv("visits.csv", index=False)
+    done = run("check", "hospital.yaml", *tables, "--json")
+    assert done.json["tables"]["visits"]["faults"] == {"patient": {"orphan": 1}}
