@@ -30,8 +30,8 @@ __all__ = ["PersonConditions", "RuledSimulator", "StageRules", "rules_of_stages"
 # The prefix of the columns of the row before.
 _PREVIOUS = "previous"
 # How often a row that breaks a rule is redrawn within its blocks, then from the distribution of
-# rows, and how often all rows of a parent row are.
-_WITHIN, _ROWS, _RESTARTS = 4, 12, 8
+# rows, and how often all rows of a parent row are: tries, and how many of them at once.
+_WITHIN, _ROWS, _RESTARTS, _AT_ONCE = 4, 12, 8, 4
 # Persons per batch under conditions or rules, and persons that estimate the effective size of
 # conditions and the acceptance rate.
 _BATCH, _PILOT = 20_000, 5_000
@@ -71,6 +71,8 @@ class StageRules:
         Those of them that depend on the index and the rows above alone.
     ahead : TableRules or None
         Rules between a row and the index of the next row, which is known when the row is drawn.
+    used : set of str
+        The columns in the rules.
     above : dict of str to (int, str)
         The table and the column that a name of a column of a row above stands for.
 
@@ -95,8 +97,8 @@ class StageRules:
             for name, column in own.columns.items():
                 self._add(columns, f"{_PREVIOUS}.{name}", column)
                 self.before[f"{_PREVIOUS}.{name}"] = name
-        used = {name for rule in rules for name in _columns_of(rule)}
-        if own.index is None and (lagged := _lagged(used - {*columns})):
+        self.used = {name for rule in rules for name in _columns_of(rule)}
+        if own.index is None and (lagged := _lagged(self.used - {*columns})):
             raise PublicValueError(
                 f"constraints on the row before must be of a table with sequence_index, got "
                 f"{lagged[0]!r}."
@@ -582,13 +584,13 @@ class RuledSimulator(PersonSimulator):
         codes = rows[self.layout.stages[stage].parent].codes
         above = self._above(stage, rows)
         found = self._drawn(stage, codes, above, rng)
-        for _ in range(_RESTARTS):
-            bad = np.flatnonzero(~found.kept)
+        for _ in range(_RESTARTS // _AT_ONCE):
+            bad = np.repeat(np.flatnonzero(~found.kept), _AT_ONCE)
             if not len(bad):
                 break
             again = self._drawn(stage, np.asfortranarray(codes[bad]), above.iloc[bad], rng)
-            order = np.arange(len(codes))
-            order[bad] = len(codes) + np.arange(len(bad))
+            order, chosen = np.arange(len(codes)), _first_kept(again.kept, bad)
+            order[bad[chosen]] = len(codes) + chosen
             found, _ = _Rows.joined([found, again]).take(order)
         return found
 
@@ -598,6 +600,8 @@ class RuledSimulator(PersonSimulator):
         n = len(rows[parent].codes)
         columns = {}
         for name, (where, column) in (rules.above if rules else {}).items():
+            if name not in rules.used:
+                continue
             place, upper = np.arange(n), parent
             while upper != where:
                 place, upper = rows[upper].parent[place], self.layout.stages[upper].parent
@@ -742,21 +746,23 @@ class _Turns:
         if self._rules is not None:
             last = None if is_first else self._frames[-1]
             kept = self._check(now, frame, last)
-            for attempt in range(_WITHIN + _ROWS):
-                (bad,) = np.nonzero(~kept & self._kept[parent])
+            for n_tries in (_WITHIN, _ROWS):
+                # All tries of a row are drawn at once, which saves calls, and the first that
+                # fulfils the rules is used.
+                bad = np.repeat(np.flatnonzero(~kept & self._kept[parent]), n_tries)
                 if not len(bad):
                     break
                 codes = np.asfortranarray(part[bad])
-                again = draw(codes) if attempt >= _WITHIN else chances[bad]
+                again = draw(codes) if n_tries == _ROWS else chances[bad]
                 redrawn = decode(codes, now[bad])
-                accepted = self._check(now[bad], redrawn, last)
-                if accepted.any():
+                chosen = _first_kept(self._check(now[bad], redrawn, last), bad)
+                if len(chosen):
                     order = np.arange(len(frame))
-                    order[bad[accepted]] = len(frame) + np.flatnonzero(accepted)
+                    order[bad[chosen]] = len(frame) + chosen
                     frame = pd.concat([frame, redrawn], ignore_index=True).iloc[order]
                     frame = frame.reset_index(drop=True)
-                    part[bad[accepted]] = codes[accepted]
-                    chances[bad[accepted]], kept[bad[accepted]] = again[accepted], True
+                    part[bad[chosen]] = codes[chosen]
+                    chances[bad[chosen]], kept[bad[chosen]] = again[chosen], True
             self._kept[parent] &= kept
             self._recode(part, frame, kept)
         self._chances[parent] *= chances
@@ -772,7 +778,7 @@ class _Turns:
             whole = self._whole(frame, rows.parent[now], before)
             kept &= own.project(whole)
             for name in own.derived:
-                frame[name] = whole[name]
+                frame[name] = whole[name].array
         if rules.ahead is not None:
             (has_next,) = np.nonzero(rows.turns[now] + 1 < rows.sizes[now])
             later = now[has_next] + 1
@@ -797,13 +803,14 @@ class _Turns:
 
     def _whole(self, frame, parent, before):
         """Return columns of rows, of the rows above, and of the rows before them."""
-        parts = {name: frame[name].reset_index(drop=True) for name in frame}
+        used = self._rules.used
+        parts = {name: frame[name].array for name in frame if name in used}
         for name in self._above:
-            parts[name] = self._above[name].iloc[parent].reset_index(drop=True)
+            parts[name] = self._above[name].array[parent]
         for name, column in (self._rules.before if before is not None else {}).items():
-            if column in before:
-                parts[name] = before[column].reset_index(drop=True)
-        return pd.DataFrame(parts)
+            if column in before and name in used:
+                parts[name] = before[column].array
+        return pd.DataFrame(parts, index=range(len(parent)))
 
     def _recode(self, part, frame, kept):
         """Set the blocks of the computed columns, which later rows depend on."""
@@ -815,6 +822,12 @@ class _Turns:
                 # A value that is computed in a rejected row may not be declared.
                 codes = encoder.columns_[name].codes(frame[name][kept])
                 part[kept, j] = self._simulator.distribution.blocks[j][codes]
+
+
+def _first_kept(kept, labels):
+    """Return the position of the first that is kept of those with each label."""
+    places = np.flatnonzero(kept)
+    return places[np.unique(labels[places], return_index=True)[1]]
 
 
 def _of_persons(rows, name, layout):
