@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +25,7 @@ from sklearn_dpgen.tables._table_rules import (
 )
 from sklearn_dpgen.utils._validation import warn_user
 
-__all__ = ["PersonConditions", "RuledSimulator", "StageRules", "rules_of_stages"]
+__all__ = ["PersonBars", "PersonConditions", "RuledSimulator", "StageRules", "rules_of_stages"]
 
 # The prefix of the columns of the row before.
 _PREVIOUS = "previous"
@@ -217,6 +217,83 @@ def _by_table(parameter, given, schema, declared, what):
     return given
 
 
+class PersonBars:
+    """Terms of the distribution that exclude pairs of blocks that rules make impossible.
+
+    Parameters
+    ----------
+    simulator : PersonSimulator
+    encoders : list of TabularEncoder or None
+        Encoders with the bins of the fit.
+    rules : list of StageRules or None
+
+    Attributes
+    ----------
+    terms : dict of int to list of LogLinearTerm
+        For each variable, terms of pairs with one that is drawn earlier.
+    """
+
+    def __init__(self, simulator, encoders, rules):
+        self._simulator, self._encoders = simulator, encoders
+        self._layout, self._distribution = simulator.layout, simulator.distribution
+        self.terms: dict[int, list] = {}
+        for stage, own in enumerate(rules):
+            if own is not None:
+                self._add_stage(stage, own)
+
+    def _add_stage(self, stage, rules):
+        own, distribution = self._layout.stages[stage], self._distribution
+        variables, columns, blocks = self._names(stage, rules)
+        self._add(rules.all, variables, columns, blocks, own.own)
+        if rules.index_first is None:
+            return
+        index = self._layout.declared[stage].index
+        fine = self._layout.encoders[stage].columns_[index]
+        starts = distribution.starts[own.first]
+        columns[index] = fine.merged(starts) if isinstance(fine, Binned) else fine
+        # The last category of the index of the first row is null.
+        variables[index], blocks[index] = own.first, distribution.blocks[own.first][:-1]
+        self._add(rules.index_first, variables, columns, blocks, [own.first])
+
+    def _names(self, stage, rules):
+        """Return the variable, the column and the blocks of each name in the rules of a stage."""
+        variables, columns, blocks = {}, {}, {}
+        own = self._layout.stages[stage]
+        places = {name: (stage, name) for name in rules.columns} | rules.above
+        for name, (where, column) in places.items():
+            position = list(self._layout.encoders[where].columns_).index(column)
+            variables[name] = self._layout.stages[where].columns[position]
+            columns[name] = self._encoders[where].columns_[column]
+            blocks[name] = self._distribution.blocks[variables[name]]
+        for name, column in rules.before.items():
+            # Constants have no memory.
+            if variables[column] in own.memories:
+                variables[name] = own.memories[variables[column]]
+                columns[name], blocks[name] = columns[column], blocks[column]
+        return variables, columns, blocks
+
+    def _add(self, rules, variables, columns, blocks, drawn):
+        """Add the terms of the pairs of variables, the later one of which is in ``drawn``."""
+        known = [rule for rule in rules.rules if columns.keys() >= {*_columns_of(rule)}]
+        rules = TableRules(known, rules.declared)
+        names, encoder = list(columns), SimpleNamespace(columns_=columns)
+        pairs = barred_pairs(rules, encoder, [blocks[name] for name in names])
+        for pair, barred in pairs.items():
+            both = tuple(variables[names[i]] for i in pair)
+            later = [j for j in drawn if j in both]
+            if later:
+                # Further blocks, such as that of no row before, are possible.
+                sizes = zip(both, barred.shape, strict=True)
+                barred = np.pad(barred, [(0, self._simulator.n_blocks(j) - n) for j, n in sizes])
+                term = barred_term(barred, both, later[-1])
+                self.terms.setdefault(later[-1], []).append(term)
+
+    def of(self, variable, known):
+        """Return the terms of a variable with known ones, a tuple."""
+        terms = self.terms.get(variable, ())
+        return tuple(term for term in terms if known.issuperset(term.parents))
+
+
 @dataclass(frozen=True, eq=False)
 class PersonConditions:
     """Conditions on persons, and on the first rows of child tables of the root.
@@ -363,11 +440,6 @@ class RuledSimulator(PersonSimulator):
     def __init__(self, layout, distribution, encoders, rules, conditions):
         super().__init__(layout, distribution)
         self.encoders, self.rules, self.conditions = encoders, rules, conditions
-        self.conditionals = dict(self.conditionals)
-        for j, terms in self._barred().items():
-            if j in self.conditionals:
-                own = self.conditionals[j]
-                self.conditionals[j] = replace(own, terms=(*own.terms, *terms))
         # The block, and the unnormalized probability, of each category or leaf under a condition.
         self._leaves: dict[int, tuple] = {}
         self._categories: dict[int, tuple] = {}
@@ -419,65 +491,6 @@ class RuledSimulator(PersonSimulator):
         if variable in self._leaves:
             return draw_weighted(*self._leaves[variable], blocks, rng)
         return super().leaves(variable, blocks, rng)
-
-    def _barred(self):
-        """Return the terms that exclude impossible pairs of blocks, by variable."""
-        terms: dict[int, list] = {}
-        for stage, rules in enumerate(self.rules):
-            if rules is None:
-                continue
-            variables, columns, blocks = self._names(stage, rules)
-            own = self.layout.stages[stage]
-            self._bar(terms, rules.all, variables, columns, blocks, own.own)
-            if rules.index_first is not None:
-                index = self.layout.declared[stage].index
-                starts, groups = (
-                    found[own.first] for found in (self.distribution.starts, self.distribution.blocks)
-                )
-                fine = self.layout.encoders[stage].columns_[index]
-                columns[index] = fine.merged(starts) if isinstance(fine, Binned) else fine
-                # The last category of the index of the first row is null.
-                variables[index], blocks[index] = own.first, groups[:-1]
-                self._bar(terms, rules.index_first, variables, columns, blocks, [own.first])
-        return terms
-
-    def _names(self, stage, rules):
-        """Return the variable, the column and the blocks of each name in the rules of a stage."""
-        variables, columns, blocks = {}, {}, {}
-        own = self.layout.stages[stage]
-        places = {name: (stage, name) for name in rules.columns} | rules.above
-        for name, (where, column) in places.items():
-            position = list(self.layout.encoders[where].columns_).index(column)
-            variables[name] = self.layout.stages[where].columns[position]
-            columns[name] = self.encoders[where].columns_[column]
-            blocks[name] = self.distribution.blocks[variables[name]]
-        for name, column in rules.before.items():
-            if variables[column] in own.memories:
-                variables[name] = own.memories[variables[column]]
-                columns[name], blocks[name] = columns[column], blocks[column]
-        return variables, columns, blocks
-
-    def _bar(self, terms, rules, variables, columns, blocks, drawn):
-        """Add the terms of the pairs of variables, the later one of which is in ``drawn``."""
-        used = {name for rule in rules.rules for name in _columns_of(rule)}
-        if not used <= columns.keys():
-            # Constants have no memory.
-            kept = [rule for rule in rules.rules if columns.keys() >= {*_columns_of(rule)}]
-            if not kept:
-                return
-            rules = TableRules(kept, rules.declared)
-        encoder = SimpleNamespace(columns_=columns)
-        names = list(columns)
-        for pair, barred in barred_pairs(rules, encoder, [blocks[n] for n in names]).items():
-            first, second = (variables[names[i]] for i in pair)
-            later = [j for j in drawn if j in (first, second)]
-            if later:
-                missing = [self.n_blocks(j) - n for j, n in zip((first, second), barred.shape, strict=True)]
-                # Further blocks, such as that of no row before, are possible.
-                padded = np.pad(barred, [(0, n) for n in missing])
-                terms.setdefault(later[-1], []).append(
-                    barred_term(padded, (first, second), later[-1])
-                )
 
     def acceptance_rate(self, rng):
         """Return the acceptance rate of 5000 persons."""

@@ -379,6 +379,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         fit = PersonFit(
             released,
             self.population_size,
+            rules=self._rules(plan.details.layout),
             max_iter=self.max_iter,
             device=self.device,
             seed=seed,
