@@ -31,7 +31,7 @@ __all__ = ["PersonBars", "PersonConditions", "RuledSimulator", "StageRules", "ru
 _PREVIOUS = "previous"
 # How often a row that breaks a rule is redrawn within its blocks, then from the distribution of
 # rows, and how often all rows of a parent row are: tries, and how many of them at once.
-_WITHIN, _ROWS, _RESTARTS, _AT_ONCE = 4, 12, 8, 4
+_WITHIN, _ROWS, _RESTARTS, _AT_ONCE = 4, 32, 8, 4
 # Persons per batch under conditions or rules, and persons that estimate the effective size of
 # conditions and the acceptance rate.
 _BATCH, _PILOT = 20_000, 5_000
@@ -484,7 +484,9 @@ class RuledSimulator(PersonSimulator):
         categories = np.searchsorted(starts, leaves, side="right") - 1
         categories[leaves >= tree.n_values] = len(starts)
         widths = np.bincount(categories, minlength=len(blocks))[categories]
-        return blocks[categories], self.distribution.shares[variable][categories] / widths * fractions
+        return blocks[categories], self.distribution.shares[variable][
+            categories
+        ] / widths * fractions
 
     def leaves(self, variable, blocks, rng):
         """Draw a leaf in each of some blocks, under the condition on the variable."""
@@ -734,7 +736,9 @@ class _Turns:
         """Return the drawn rows, decoded."""
         rows = self._rows
         if self._frames:
-            frame = pd.concat(self._frames).sort_index() if len(self._frames) > 1 else self._frames[0]
+            frame = (
+                pd.concat(self._frames).sort_index() if len(self._frames) > 1 else self._frames[0]
+            )
             frame = frame.reset_index(drop=True)
         else:
             frame = self._simulator.decoded(

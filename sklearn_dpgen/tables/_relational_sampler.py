@@ -172,7 +172,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     :class:`TableSampler`.
 
     A row that violates a rule is redrawn up to four times within the blocks of its values, then up
-    to 12 times given the same rows above and before. If it still violates a rule, all rows of its
+    to 32 times given the same rows above and before. If it still violates a rule, all rows of its
     parent row are redrawn, up to eight times, and then the person is rejected. Totals and
     functionally dependent columns are measured as others are, and then replaced by what rules
     compute.
@@ -436,8 +436,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
 
         Notes
         -----
-        Without a condition on a child table, rows before the condition do not matter. Under
-        conditions, persons and first rows are drawn under them, and persons are resampled by the
+        Persons and first rows are drawn under the conditions, and persons are resampled by the
         probabilities of the conditions given what was drawn before.
         """
         check_is_fitted(self)
