@@ -278,10 +278,14 @@ class PersonSimulator:
         codes[:, own.index] = self.block_of(own.index, index)
         return index
 
-    def values(self, stage, rows, rng):
-        """Draw the values of all rows in turn, in place."""
+    def values(self, stage, rows, rng, draw=None):
+        """Draw the values of all rows in turn, in place.
+
+        ``draw(now, part)`` replaces the draw of the codes ``part`` of the rows ``now`` of a turn.
+        """
         own = self.layout.stages[stage]
         columns = own.own
+        draw = draw or (lambda now, part: self.draw(columns, part, rng))
         memories = {s: m for s, m in own.memories.items() if s in own.values}
         now = np.flatnonzero(rows.turns == 0)
         for turn in range(int(rows.sizes.max(initial=0))):
@@ -291,7 +295,7 @@ class PersonSimulator:
             for source, memory in memories.items():
                 before = self.n_blocks(source) if turn == 0 else rows.codes[now - 1, source]
                 part[:, memory] = before
-            self.draw(columns, part, rng)
+            draw(now, part)
             for j in (*memories.values(), *columns):
                 rows.codes[now, j] = part[:, j]
 

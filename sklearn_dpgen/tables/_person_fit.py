@@ -13,6 +13,7 @@ from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines, fit_condit
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, _zero_edge, group_sums
 from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator, has_bins
 from sklearn_dpgen.tables._person_layout import SLOTS, change_cells
+from sklearn_dpgen.tables._person_rules import PersonBars
 from sklearn_dpgen.tables._privacy_plan import affordable_cells
 from sklearn_dpgen.tables._records import with_bins
 from sklearn_dpgen.tables._releases import (
@@ -328,6 +329,8 @@ class PersonFit:
     measurements : PersonMeasurements
     n_rows : int
         Persons and rows on which each conditional is fitted.
+    rules : list of StageRules or None
+        The rules of each table.
     max_iter : int
         Most steps of L-BFGS of each conditional.
     device : str or torch.device
@@ -335,12 +338,13 @@ class PersonFit:
     verbose : int
     """
 
-    def __init__(self, measurements, n_rows, *, max_iter, device, seed, verbose=0):
+    def __init__(self, measurements, n_rows, *, rules, max_iter, device, seed, verbose=0):
         self._measurements, self._measured = measurements, measurements.measured
         self._layout, self._n_rows, self._max_iter = measurements.layout, n_rows, max_iter
         self._device, self._rng = resolve_device(device), np.random.default_rng(seed)
         self._verbose = verbose
         self._simulator = PersonSimulator(self._layout, self._empty())
+        self._bars = PersonBars(self._simulator, measurements.encoders, rules)
 
     def _empty(self):
         """Return a distribution without conditionals."""
@@ -434,6 +438,7 @@ class PersonFit:
 
     def _conditional(self, column, codes, known, fixed=()):
         """Fit the conditional of a variable given known ones."""
+        fixed = (*fixed, *self._bars.of(column, known))
         tables = []
         marginal = np.maximum(self._measured.block_shares(column), 1e-6)
         marginal = marginal / marginal.sum()

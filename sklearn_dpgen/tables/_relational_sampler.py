@@ -1,7 +1,7 @@
 """RelationalSampler: synthesis of persons with many rows, in tables with keys."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -17,10 +17,12 @@ from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import RelationalSchema, Table
+from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._person_counts import PersonRecords
-from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator
+from sklearn_dpgen.tables._person_distribution import PersonDistribution
 from sklearn_dpgen.tables._person_layout import PersonLayout
 from sklearn_dpgen.tables._person_rows import read_person_rows, stages_of
+from sklearn_dpgen.tables._person_rules import PersonConditions, RuledSimulator, rules_of_stages
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS, MarginalsPlan, Round, warn_of_noise
 from sklearn_dpgen.tables._releases import NoisyMarginal, noise_factors, scores
 from sklearn_dpgen.utils._frames import FramesMixin, frame_kind
@@ -73,6 +75,14 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         Failure probability of the guarantee, in (0, 1).
     schema : RelationalSchema or Table
         The public declaration of the tables and their keys; a Table declares a panel.
+    constraints : mapping of str to list of rules, list of rules for a panel, or None, default=None
+        Public rules of the rows of each table that every synthetic row satisfies:
+        :class:`~sklearn_dpgen.schema.Inequality`, :class:`~sklearn_dpgen.schema.Implication`,
+        :class:`~sklearn_dpgen.schema.Sum`, :class:`~sklearn_dpgen.schema.FunctionalDependency`.
+        "patients.birth" is a column of the row of table "patients" above a row, "previous.age" that
+        of the row before with the same parent row, in the order of ``sequence_index``. First rows
+        have none, and fulfil the rules that name it. Static columns of a panel have no prefix.
+        Private rows that violate rules are counted as they are.
     population_size : int, default=10000
         Persons, and rows of each table, on which the distributions are fitted.
     max_iter : int, default=20
@@ -161,6 +171,12 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     frequencies of single columns. Tables are fitted by regularized maximum entropy, as by
     :class:`TableSampler`.
 
+    A row that violates a rule is redrawn up to four times within the blocks of its values, then up
+    to 32 times given the same rows above and before. If it still violates a rule, all rows of its
+    parent row are redrawn, up to eight times, and then the person is rejected. Totals and
+    functionally dependent columns are measured as others are, and then replaced by what rules
+    compute.
+
     Examples
     --------
     >>> import numpy as np
@@ -202,6 +218,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         "epsilon": BUDGET,
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "schema": [RelationalSchema, Table],
+        "constraints": [Mapping, list, tuple, None],
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "neighbours": [StrOptions(set(CHANGED_CELLS))],
@@ -216,6 +233,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         delta: float = 1e-5,
         *,
         schema: RelationalSchema | Table,
+        constraints: Mapping[str, Sequence[Rule]] | Sequence[Rule] | None = None,
         population_size: int = 10_000,
         max_iter: int = 20,
         neighbours: str = "replace_one",
@@ -228,6 +246,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
+        self.constraints = constraints
         self.population_size = population_size
         self.max_iter = max_iter
         self.neighbours = neighbours
@@ -308,6 +327,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         return records, {"layout": layout, "n_samples": records.n_records}
 
     def _plan(self, layout, n_samples):
+        self._rules(layout)
         plan = _PersonPlan(self, layout, n_samples)
         return Plan(plan.report(), plan)
 
@@ -360,6 +380,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         fit = PersonFit(
             released,
             self.population_size,
+            rules=self._rules(plan.details.layout),
             max_iter=self.max_iter,
             device=self.device,
             seed=seed,
@@ -377,6 +398,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         self,
         n_samples: int = 1,
         *,
+        conditions: Mapping | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> Any:
         """Draw persons with all their rows, which is post-processing and costs no privacy.
@@ -385,6 +407,12 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         ----------
         n_samples : int, default=1
             Number of persons.
+        conditions : mapping or None, default=None
+            ``{table: {column: value, pandas.Interval or list of these}}``, as for
+            :meth:`TableSampler.sample`. The table is the root, or a child table of the root, where
+            conditions hold for the first row of each person, who then has a row. For a panel
+            ``{column: ...}``: conditions on static columns hold for the person, others for the
+            first row.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 
@@ -393,37 +421,70 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         dict of str to frame, or frame
             The tables by name, or one table if the fit had one. Keys are new numbers that are
             consistent between tables; rows are ordered by person and index.
+
+        Raises
+        ------
+        PublicValueError
+            A condition on an undeclared table, column or value, or on a column that constraints
+            compute; impossible conditions; constraints that fewer than one in 1000 drawn persons
+            fulfil.
+
+        Warns
+        -----
+        UserWarning
+            The effective size of the conditions is below 10, or fewer than one in 100 drawn
+            persons fulfil the constraints.
+
+        Notes
+        -----
+        Persons and first rows are drawn under the conditions, and persons are resampled by the
+        probabilities of the conditions given what was drawn before.
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples, width=self.n_features_in_)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
-        layout = self._layout()
-        simulator = PersonSimulator(layout, self.distribution_)
-        drawn = simulator.sample(n_samples, rng)
-        decoded = [self._decoded(layout, simulator, s, rows, rng) for s, rows in enumerate(drawn)]
-        frames = framed(self._relational, layout.declared, decoded, drawn)
+        simulator = self._simulator(conditions)
+        rows = simulator.draw_persons(n_samples, rng)
+        frames = framed(self._relational, simulator.layout.declared, rows)
         kinds = self._frame_kinds
         found = {name: self._given_back(frame, kinds[name]) for name, frame in frames.items()}
         return found if self._is_dict else found[self._relational.root]
 
-    def _decoded(self, layout, simulator, stage, rows, rng):
-        """Return the columns of drawn rows as a data frame."""
-        own, encoder = layout.stages[stage], self.encoders_[stage]
-        if encoder is None:
-            return pd.DataFrame(index=range(len(rows.codes)))
-        columns = {}
-        pairs = zip(layout.encoders[stage].columns_.items(), own.columns, strict=True)
-        for (name, fine), j in pairs:
-            if j == own.index:
-                columns[name] = fine.decode_codes(rows.index, name=name, rng=rng)
-            elif layout.variables[j].is_constant:
-                codes = np.zeros(len(rows.codes), dtype=np.int64)
-                columns[name] = fine.decode_codes(codes, name=name, rng=rng)
-            else:
-                codes = simulator.categories(j, rows.codes[:, j], rng)
-                columns[name] = encoder.columns_[name].decode_codes(codes, name=name, rng=rng)
-        return pd.DataFrame(columns)
+    def acceptance_rate(self, conditions: Mapping | None = None) -> float:
+        """Return the share of drawn persons that fulfil the constraints.
+
+        Rows that violate a constraint are first redrawn, as ``constraints`` says.
+
+        Parameters
+        ----------
+        conditions : mapping or None, default=None
+            As for :meth:`sample`; the rate is that of persons under the conditions.
+
+        Returns
+        -------
+        float
+            Rate of 5000 persons drawn with a fixed seed; 1 without constraints. It is
+            post-processing and costs no privacy.
+
+        Raises
+        ------
+        PublicValueError
+            As :meth:`sample`, except for a low acceptance rate.
+        """
+        check_is_fitted(self)
+        return self._simulator(conditions).acceptance_rate(np.random.default_rng(0))
+
+    def _rules(self, layout):
+        """Return the rules of each stage; an error if they do not fit the schema."""
+        return rules_of_stages(self.constraints, self.schema, layout.declared)
+
+    def _simulator(self, conditions):
+        """Return the simulator under the constraints and conditions."""
+        layout = self._layout()
+        rules = self._rules(layout)
+        read = PersonConditions.read(conditions, self.schema, layout, self.encoders_, rules)
+        return RuledSimulator(layout, self.distribution_, self.encoders_, rules, read)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "distribution_")
@@ -460,17 +521,18 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
             demand(set(marginal.columns) <= names, "A marginal has other columns.")
 
 
-def framed(schema, stages, decoded, drawn):
+def framed(schema, stages, drawn):
     """Return the tables by name, with new consistent keys."""
     frames, keys = {}, []
-    for position, (stage, frame, rows) in enumerate(zip(stages, decoded, drawn, strict=True)):
+    for position, (stage, rows) in enumerate(zip(stages, drawn, strict=True)):
+        frame = rows.frame
         keys.append(_new_keys(schema, stage.name, len(frame)))
         table = schema[stage.name]
         if schema.is_panel and position == 0:
             continue
         if schema.is_panel:
             parts = {table.primary_key: keys[0][rows.parent]}
-            static = decoded[0].iloc[rows.parent].reset_index(drop=True)
+            static = drawn[0].frame.iloc[rows.parent].reset_index(drop=True)
             values = static.to_dict("series") | frame.to_dict("series")
         else:
             parts = {}
@@ -482,12 +544,7 @@ def framed(schema, stages, decoded, drawn):
         values |= {name: table.schema[name].made_up(len(frame)) for name in stage.unread}
         parts |= {name: values[name] for name in stage.public_keys}
         columns = {name: values[name] for name in table.schema if name in values}
-        result = pd.DataFrame(parts | columns)
-        if stage.index is not None:
-            # Values inside a leaf of the index are in no order.
-            order = np.lexsort((result[stage.index].to_numpy(), rows.parent))
-            result = result.iloc[order].reset_index(drop=True)
-        frames[stage.name] = result
+        frames[stage.name] = pd.DataFrame(parts | columns)
     return frames
 
 
