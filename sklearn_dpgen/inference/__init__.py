@@ -7,9 +7,11 @@ from sklearn_dpgen.inference._estimates import (
     estimate_shares,
     sample_tables,
 )
+from sklearn_dpgen.inference._refits import estimate_by_refits
 
 __all__ = [
     "combine_estimates",
+    "estimate_by_refits",
     "estimate_means",
     "estimate_regression",
     "estimate_shares",

@@ -112,7 +112,9 @@ def row_distances(
     check_scalar(n_bins, "n_bins", Integral, min_val=1)
     static = list(static)
     _check(real, synthetic, schema, person, index, static)
-    first, second = tables = [PersonRows(frame, schema, person, index) for frame in (real, synthetic)]
+    first, second = tables = [
+        PersonRows(frame, schema, person, index) for frame in (real, synthetic)
+    ]
     names = [name for name, column in schema.items() if not column.is_constant]
     cells = {name: _column_cells(tables, schema[name], name, n_bins=n_bins) for name in names}
     if index is not None:

@@ -23,6 +23,7 @@ from sklearn_dpgen.accounting._wording import (
     relation_text,
 )
 from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
+from sklearn_dpgen.reporting._row_measures import as_relational
 from sklearn_dpgen.schema import RelationalSchema, Schema, Table
 from sklearn_dpgen.utils._html import clean, notebook, percent_up, render, score, shorten
 
@@ -44,7 +45,7 @@ _LIMITS = (
     "The privacy losses of several releases of the same records add up.",
     "Synthetic records are drawn from noisy figures: rare values and fine dependence may be wrong.",
 )
-_MOST_COLUMNS, _MOST_VALUES = 300, 12
+_MOST_COLUMNS, _MOST_VALUES, _MOST_MARGINALS = 300, 12, 100
 _AUDIT_NOTE = (
     "The result of an audit is not covered by the guarantee: publish it only if the records are "
     "public or made up."
@@ -178,7 +179,8 @@ def model_card(
 
     The card states the declared columns, the protected unit, the public quantities, the attack
     risk, known limits, versions, and how to verify it. It is computed from public declarations and
-    the privacy report alone: it holds no record, no seed and no path of a ledger.
+    the privacy report alone: it holds no record, no seed and no path of a ledger. Of tables with
+    keys it states the keys, and which marginals were released.
 
     Parameters
     ----------
@@ -248,7 +250,7 @@ def model_card(
             "module": type(estimator).__module__.partition("._")[0],
             "parameters": _public_parameters(estimator),
         },
-        "schema": None if schema is None else _columns(schema),
+        "schema": _columns(schema) if isinstance(schema, Schema) else None,
         "n_records": _public_size(estimator, report),
         "privacy": statement,
         "is_seeded": report.is_seeded,
@@ -258,6 +260,9 @@ def model_card(
         "report_sha256": sha256(canonical_json(statement)),
         "file": None if file is None else file_facts(file),
     }
+    if isinstance(schema, Table | RelationalSchema):
+        content["tables"] = _tables(as_relational(schema))
+        content["marginals"] = _marginal_names(estimator)
     if signing_key is not None:
         content["signature"] = sign(canonical_json(_plain(content)), signing_key)
     return ModelCard(_plain(content))
@@ -328,7 +333,7 @@ def _declared_schema(estimator):
     """Return the schema of an estimator, or of its sampler or mechanism."""
     holders = (estimator, *(getattr(estimator, name, None) for name in ("sampler", "mechanism")))
     schemas = (getattr(holder, "schema", None) for holder in holders)
-    kinds = (Schema, RelationalSchema, Table)
+    kinds = Schema | Table | RelationalSchema
     return next((schema for schema in schemas if isinstance(schema, kinds)), None)
 
 
@@ -339,6 +344,24 @@ def _columns(schema, prefix=""):
         return [entry for columns in tables for entry in columns]
     columns = schema.schema if isinstance(schema, Table) else schema
     return [{"name": f"{prefix}{name}"} | entry for name, entry in columns.to_dict().items()]
+
+
+def _tables(relational):
+    """Return a list of the declarations of tables, the table of the persons first."""
+    entries = relational.to_dict()["tables"]
+    names = [*relational.order, *(name for name in relational if name not in relational.order)]
+    return [
+        {"name": name}
+        | entries[name]
+        | {"is_root": name == relational.root, "columns": _columns(relational[name].schema)}
+        for name in names
+    ]
+
+
+def _marginal_names(estimator):
+    """Return the variables of the released marginals, each once."""
+    marginals = [*estimator.one_way_marginals_, *estimator.marginals_]
+    return [list(columns) for columns in dict.fromkeys(m.columns for m in marginals)]
 
 
 def _public_size(estimator, report):
@@ -491,7 +514,22 @@ def _parts(content):
     size = content["n_records"]
     counted = "number of records" if unit is None else "number of persons"
     rows.append((counted, "not stated" if size is None else f"{size:,.0f}"))
+    tables = content.get("tables")
+    guarantee = _part(
+        "guarantee", "Guarantee", _guarantee_note(content), _guarantee_rows(privacy, risk)
+    )
+    if tables is not None:
+        # Who is protected is the first question about tables with keys.
+        guarantee["rows"].sort(key=lambda row: row[0] != "protected")
+        yield guarantee
     yield _part("model", "Model", PrivacyReport.from_dict(privacy).title, rows)
+    for i, table in enumerate(tables or ()):
+        rows = [*_table_rows(table)]
+        rows += [(shorten(c["name"], 80), _declaration(c)) for c in table["columns"]]
+        title = f"Table {shorten(table['name'], 80)}"
+        yield _part(f"table-{i}", title, None, rows[:_MOST_COLUMNS])
+    if tables is not None:
+        yield _released_part(content["marginals"])
     if content["schema"] is not None:
         columns = content["schema"]
         note = f"{len(columns)} columns, declared publicly and not read from records."
@@ -499,7 +537,8 @@ def _parts(content):
             note += f" The first {_MOST_COLUMNS} of them:"
         rows = [(shorten(c["name"], 80), _declaration(c)) for c in columns[:_MOST_COLUMNS]]
         yield _part("learned", "Columns", note, rows)
-    yield _part("guarantee", "Guarantee", _guarantee_note(content), _guarantee_rows(privacy, risk))
+    if tables is None:
+        yield guarantee
     rows = [
         (f"true positives at {100 * float(fpr):g}% false positives", f"at most {percent_up(tpr)}")
         for fpr, tpr in risk["true_positive_rates"].items()
@@ -527,6 +566,38 @@ def _parts(content):
     yield _part("verify", "How to verify", _VERIFY, rows, _CODE)
 
 
+def _table_rows(table):
+    """Yield the keys and the order of the rows of a table, with labels."""
+    if table.get("public"):
+        yield "rows", "public, and not protected"
+    elif table["is_root"]:
+        yield "rows", "of the persons who are protected"
+    if table.get("primary_key"):
+        yield "primary key", shorten(table["primary_key"], 80)
+    for column, parent in table.get("foreign_key", {}).items():
+        yield "foreign key", f"{shorten(column, 80)}, of table {shorten(parent, 80)}"
+    if table.get("sequence_index"):
+        yield "ordered by", shorten(table["sequence_index"], 80)
+    if table.get("max_rows"):
+        yield "rows modelled", f"at most {table['max_rows']} for each key; more are protected too"
+    if table.get("static"):
+        yield "the same in all rows", ", ".join(shorten(name, 80) for name in table["static"])
+
+
+def _released_part(marginals):
+    """Return the part about released marginals."""
+    rows = [
+        (what, "; ".join(" × ".join(shorten(n, 60) for n in names) for names in shown) + more)
+        for what, size in (("single variables", 1), ("pairs", 2))
+        for found in [[names for names in marginals if len(names) == size]]
+        for shown in [found[:_MOST_MARGINALS]]
+        for more in [f"; and {len(found) - len(shown)} more" * (len(found) > len(shown))]
+        if found
+    ]
+    note = "Noisy counts of these variables were released; all else was computed from them."
+    return _part("released", "Released marginals", note, rows)
+
+
 def _part(key, title, note, rows, text=None):
     return {"key": key, "title": title, "note": note, "rows": rows, "text": text}
 
@@ -543,6 +614,12 @@ def _guarantee_note(content):
         return (
             "The guarantee protects each record by itself, whatever an attacker knows or does. A "
             "person with several records is not protected as a whole: their losses add up."
+        )
+    if "tables" in content:
+        root = next(table["name"] for table in content["tables"] if table["is_root"])
+        return (
+            f"The guarantee protects each person, who has one value in {unit} of table {root}, "
+            "with all rows in all private tables, whatever an attacker knows or does."
         )
     return (
         f"The guarantee protects each person, with all records that have one value in {unit}, "

@@ -210,9 +210,7 @@ class QualityReport:
     def _words(self):
         """Sentences about the figures."""
         words_of = _table_words if self._name is None else _released_words
-        words = [
-            _of(name) + line for name, part in self._tables.items() for line in words_of(part)
-        ]
+        words = [_of(name) + line for name, part in self._tables.items() for line in words_of(part)]
         return [_privacy_words(self._privacy), *words]
 
     @property
@@ -440,13 +438,21 @@ def _row_figures(measures):
             if not math.isnan(found + floor)
         ],
         "transitions": [
-            (column["name"], _maps(column, f"Transitions of {shorten(column['name'])}"))
+            (column["name"], percent(full), _maps(column, title, full))
             for column in measures.get("transitions", ())
+            for full in [_largest(column)]
+            for title in [f"Transitions of {shorten(column['name'])}"]
         ],
         "trajectories": [
             (column["name"], _lines(column)) for column in measures.get("trajectories", ())
         ],
     }
+
+
+def _largest(column):
+    """Return the largest share of transitions of a column, for the full colour."""
+    shares = np.concatenate([column[key].ravel() for key in ("real", "synthetic") if key in column])
+    return float(np.nanmax(shares, initial=0.01))
 
 
 def _shares_figure(shares, title):
@@ -533,12 +539,12 @@ def _column_figure(column):
     return draw(first, synthetic, column["labels"], title, errors=errors)
 
 
-def _maps(measures, title):
+def _maps(measures, title, full=1.0):
     """Return heat maps of associations or of transitions by their headings."""
-    maps = {"Synthetic": measures["synthetic"]}
+    maps = {"Synthetic": measures["synthetic"] / full}
     if "real" in measures:
         difference = (measures["synthetic"] - measures["real"]) / _FULL
-        maps = {"Real": measures["real"], **maps, "Difference": difference}
+        maps = {"Real": measures["real"] / full, **maps, "Difference": difference}
     return {
         heading: heat_map(matrix, measures["names"], f"{title}: {heading.lower()}")
         for heading, matrix in maps.items()

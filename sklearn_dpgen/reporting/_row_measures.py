@@ -157,7 +157,7 @@ def row_view(frames, relational, name):
     name : str
     """
     table, parent = relational[name], relational.parent(name)
-    own = {n: c for n, c in compared(table.schema).items()}
+    own = dict(compared(table.schema))
     if parent is None:
         if table.max_rows is None:
             return None
@@ -211,9 +211,7 @@ def measure_rows(view, random_state):
         measures["gaps"] = _integer_shares(gaps)
     names = [n for n in view.schema if n not in (view.index, *view.static)][:_MOST_COLUMNS]
     measures["transitions"] = [_transitions(rows, n, view.schema[n]) for n in names]
-    measures["trajectories"] = [
-        _trajectories(rows, n, view, random_state) for n in names
-    ]
+    measures["trajectories"] = [_trajectories(rows, n, view, random_state) for n in names]
     return measures
 
 
@@ -230,7 +228,9 @@ def _distances(view, random_state):
 def _integer_shares(values):
     """Return the shares of integers in bins that make a readable figure."""
     high = max(float(part.max()) for part in values.values())
-    column = Numeric(0, max(high, 1.0), integer=all((v == np.rint(v)).all() for v in values.values()))
+    column = Numeric(
+        0, max(high, 1.0), integer=all((v == np.rint(v)).all() for v in values.values())
+    )
     series = [pd.Series(part, dtype=float) for part in values.values()]
     shares = column_shares(series[0], series[-1], column)
     if len(series) == 1:
@@ -353,7 +353,10 @@ def _weighted_rows(view, relational, frames, name):
         weights = weights / key.map(counts).to_numpy(dtype=float)
         right = frames[parent].add_prefix(f"{parent}.")
         frame = frame.merge(
-            right, how="left", left_on=key.name, right_on=f"{parent}.{relational[parent].primary_key}"
+            right,
+            how="left",
+            left_on=key.name,
+            right_on=f"{parent}.{relational[parent].primary_key}",
         )
         above.append(parent)
         at = parent
