@@ -42,9 +42,8 @@ from sklearn_dpgen.mechanisms import (
 from sklearn_dpgen.model_selection import PrivateSearchCV
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterRegressor
-from sklearn_dpgen.schema import Table
 from sklearn_dpgen.smoothed import NoisyRelease
-from sklearn_dpgen.tables import LocalTableSampler, RelationalSampler, SyntheticDataRegressor
+from sklearn_dpgen.tables import LocalTableSampler, SyntheticDataRegressor
 from sklearn_dpgen.utils._validation import StrOptions
 
 # The contract's cases, from wherever this runs.
@@ -151,6 +150,8 @@ _FITS = {
     "_fair": (_by(SIDE, **_GROUPS),),
     "_fair_codes": (_by(**_GROUPS),),
     "_fair_numbers": (_by(SIDE.astype(float), **_GROUPS),),
+    "_panel": (_of_persons,),
+    "_panel_of_one_row": (_of_persons,),
     "_adapted": (_by(np.where(SIDE, -1, np.arange(len(SIDE)) % 2)),),
     "_synthetic": (_without("b"), _by()),
     "_barycenter": (_without("b", **_GROUPS), _by(**_GROUPS)),
@@ -164,13 +165,6 @@ _ALIKE = BarycenterRegressor(_NUMBERS, y_domain=(0, 1), groups=[0, 1], **contrac
 _SEARCH = PrivateSearchCV(contract.LEARNER, {"n_draws": [1, 2]}, n_runs=2, **contract.BUDGET)
 _GAN = EntropicDeconvGAN(
     _LAPLACE, training=Training(max_iter=2, hidden_layer_sizes=(4,), device="cpu")
-)
-_PANEL = RelationalSampler(
-    schema=Table(contract.SCHEMA, primary_key="who", max_rows=3),
-    population_size=20,
-    max_iter=2,
-    device="cpu",
-    **contract.BUDGET,
 )
 _OTHERS = [
     (_NUMBERS, _without("a"), _by()),
@@ -187,7 +181,6 @@ _OTHERS = [
     (DeconvolutionEM(_LAPLACE, n_points=30, max_iter=3), _learns),
     (_GAN, _learns),
     (LocalTableSampler(_ANSWERS, population_size=20, max_iter=5, device="cpu"), _learns),
-    (_PANEL, _of_persons),
 ]
 
 
@@ -200,10 +193,8 @@ def trials():
         one = _quick(case.estimator)
         trial = Trial(one, case.sizes(SIZES), _FITS[case.fit.__name__])
         found.setdefault(type(one), trial)
-    for one, *fits in _OTHERS:
-        n = contract.N_PERSONS if one is _PANEL else len(FRAME)
-        found[type(one)] = Trial(_quick(one), {"n_samples": n}, tuple(fits))
-    return found
+    sizes = {"n_samples": len(FRAME)}
+    return found | {type(one): Trial(_quick(one), sizes, tuple(fits)) for one, *fits in _OTHERS}
 
 
 def _quick(estimator):

@@ -197,7 +197,7 @@ def tables_of(people, seed=None):
 def panel_of(people, seed=None):
     """Return the panel of some persons: their stays as rows; those without are in none."""
     rows = [
-        (f"p{i}", one["root"][0][0], 2000 + day % 10, cost, (day % 3 + 1) if cost else None)
+        (f"p{i}", one["root"][0][0], 2000 + day * 9 // 30, cost, (day % 3 + 1) if cost else None)
         for i, one in enumerate(people)
         for day, cost, _ in one["stays"]
     ]
@@ -333,8 +333,9 @@ def added(kind, one, people, base):
 def depends_on_others(kind, names, apart=1e-9):
     """Return whether what some persons add depends on who else is there, or is negative."""
     base = released(kind, "add_or_remove", OTHERS)
+    crowds = [*OTHERS, low()], [*others(90, seed=1), high()]
     for name in names:
-        parts = [added(kind, NASTY[name], people, base) for people in (OTHERS, others(90, seed=1))]
+        parts = [added(kind, NASTY[name], people, base) for people in crowds]
         for one, other in zip(*parts, strict=True):
             if (one < -apart).any() or (np.abs(one - other) > apart).any():
                 return True
@@ -446,7 +447,7 @@ def gaps_to_others(monkeypatch):
         derive(self, own, parent, n_parents)
         if own.index is not None:
             index = self._codes[own.index].astype(np.int64)
-            self._codes[own.gap] = np.maximum(np.diff(index, prepend=0), 0)
+            self._codes[own.gap] = np.abs(np.diff(index, prepend=0))
 
     monkeypatch.setattr(PersonRecords, "_derive", joined)
 
