@@ -138,7 +138,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         ``neighbours="add_or_remove"``: add or remove one person of at least two; the number of
         persons is not public. A person comes with all rows in all tables.
     :Public: The number of persons, unless persons are added or removed; names of the columns, and
-        of the tables; ``schema`` with ``max_rows`` and public tables. Numbers of rows are not.
+        of the tables; ``schema`` with ``max_rows`` and public tables; ``constraints``. Numbers of
+        rows are not.
     :Bounded by: The declared schema: a row has one category in each column, and the rows of a
         person in one table together count once.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
@@ -705,6 +706,8 @@ class _PersonPlan:
         """Return the PrivacyReport of the fit."""
         sampler, schema = self._sampler, self._sampler._relational
         public = ["column_names", "schema"]
+        if sampler.constraints is not None:
+            public.append("constraints")
         if sampler.neighbours == "replace_one":
             public.insert(0, "n_samples")
         rounding = 0.0
