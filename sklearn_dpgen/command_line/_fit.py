@@ -89,7 +89,8 @@ The folder --out receives:
   quality-report.html    how close the synthetic table is to the noisy marginals
 
 Of a relational schema, name each table by --table. Each person is protected with all rows in all
-tables, and each table has its file: synthetic-NAME.*
+tables, and each table has its file: synthetic-NAME.* Of an earlier run, --overwrite removes all of
+these.
 
 All of these are covered by the budget, and may be published. --not-private-report adds
 quality-report-NOT-PRIVATE.html, which compares the synthetic table with the private one without

@@ -337,13 +337,9 @@ def _declared_schema(estimator):
     return next((schema for schema in schemas if isinstance(schema, kinds)), None)
 
 
-def _columns(schema, prefix=""):
+def _columns(schema):
     """Return a list of declarations, because the keys of a JSON object have no order."""
-    if isinstance(schema, RelationalSchema):
-        tables = [_columns(table, f"{name}.") for name, table in schema.items()]
-        return [entry for columns in tables for entry in columns]
-    columns = schema.schema if isinstance(schema, Table) else schema
-    return [{"name": f"{prefix}{name}"} | entry for name, entry in columns.to_dict().items()]
+    return [{"name": name} | entry for name, entry in schema.to_dict().items()]
 
 
 def _tables(relational):

@@ -260,7 +260,7 @@ def test_pages_of_tables(run, hospital, pages):
     pages = ["model-card.html", "quality-report.html", "quality-report-NOT-PRIVATE.html"]
     assert {*pages, "model-card.json"} <= {*os.listdir("out")}
     card = json.loads(Path("out/model-card.json").read_text(encoding="utf-8"))
-    assert [column["name"] for column in card["schema"]] == ["patients.sex", "visits.cost"]
+    assert [table["name"] for table in card["tables"]] == ["patients", "visits"]
     for page in pages[1:]:
         text = Path("out", page).read_text(encoding="utf-8")
         assert "patients" in text
