@@ -490,14 +490,14 @@ class RuledSimulator(PersonSimulator):
         categories = np.searchsorted(starts, leaves, side="right") - 1
         categories[leaves >= tree.n_values] = len(starts)
         widths = np.bincount(categories, minlength=len(blocks))[categories]
-        return blocks[categories], self.distribution.shares[variable][
-            categories
-        ] / widths * fractions
+        shares = self.distribution.shares[variable][categories]
+        return blocks[categories], shares / widths * fractions
 
     def leaves(self, variable, blocks, rng):
         """Draw a leaf in each of some blocks, under the condition on the variable."""
         if variable in self._leaves:
-            return draw_weighted(*self._leaves[variable], blocks, rng)
+            of_block, weights = self._leaves[variable]
+            return draw_weighted(of_block, weights, blocks, rng)
         return super().leaves(variable, blocks, rng)
 
     def acceptance_rate(self, rng):
@@ -530,7 +530,8 @@ class RuledSimulator(PersonSimulator):
         conditions = self.conditions
         is_free = not conditions.names and all(own is None for own in self.rules)
         under = f" under the conditions on {conditions.names}" if conditions.names else ""
-        found, n_kept, n_drawn, n_passed = [], 0, 0, 0.0
+        found: list[list[_Rows]] = []
+        n_kept, n_drawn, n_passed = 0, 0, 0.0
         while n_kept < n:
             left, size = n - n_kept, n - n_kept
             if not is_free:
@@ -669,7 +670,8 @@ class RuledSimulator(PersonSimulator):
                 continue
             is_constant = self.layout.variables[j].is_constant
             if name in conditions:
-                drawn = draw_weighted(*self._categories[j], codes[:, j], rng)
+                of_block, weights = self._categories[j]
+                drawn = draw_weighted(of_block, weights, codes[:, j], rng)
                 columns[name] = conditions[name].draw(drawn, rng).reset_index(drop=True)
             elif is_constant:
                 zeros = np.zeros(len(codes), dtype=np.int64)
@@ -865,7 +867,8 @@ def _of_persons(rows, name, layout):
 
 def _taken(rows, persons, layout):
     """Return the rows of some persons, who may be repeated."""
-    found, places = [], []
+    found: list[_Rows] = []
+    places: list[np.ndarray] = []
     for own, part in zip(layout.stages, rows, strict=False):
         taken, place = part.take(persons if own.parent is None else places[own.parent])
         found.append(taken)

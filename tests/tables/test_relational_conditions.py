@@ -14,7 +14,7 @@ from sklearn_dpgen.schema import (
     Sum,
     Table,
 )
-from sklearn_dpgen.tables import RelationalSampler
+from sklearn_dpgen.tables import RelationalSampler, _person_rules
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning"),
@@ -180,6 +180,30 @@ def test_conditions_on_panels_hold_for_persons_and_first_rows():
     assert (first["department"] == "skin").all()
     assert (first["day"] == 7).all()
     assert drawn["department"].nunique() == 3
+
+
+def test_a_panel_of_a_relational_schema_is_named():
+    panel = Table(ROWS, primary_key="id", sequence_index="day", max_rows=4)
+    frame = tables(300)["visits"].rename(columns={"patient": "id"})[["id", *ROWS]]
+    conditions, rule = {"department": "skin"}, Inequality("day", "cost")
+    drawn = [
+        make(schema, rules).fit(frame).sample(50, conditions=given, random_state=0)
+        for schema, rules, given in (
+            (panel, [rule], conditions),
+            (RelationalSchema({"rows": panel}), {"rows": [rule]}, {"rows": conditions}),
+        )
+    ]
+    pd.testing.assert_frame_equal(*drawn)
+    assert (drawn[0]["day"] <= drawn[0]["cost"]).all()
+    assert (drawn[0].groupby("id")["department"].first() == "skin").all()
+
+
+def test_a_small_effective_size_is_reported(fitted, monkeypatch):
+    conditions = {"visits": {"department": "heart"}}
+    # Most of the persons in whom the condition is likely are drawn, and no more than 5000.
+    monkeypatch.setattr(_person_rules, "_FEW", 5000)
+    with pytest.warns(UserWarning, match=r"Conditions on \['department'\] have an effective size"):
+        fitted.sample(2, conditions=conditions, random_state=0)
 
 
 def test_draws_are_reproducible(fitted):
