@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import RelationalSchema, Schema
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._conditional_sampling import Condition, read_conditions
 from sklearn_dpgen.tables._distributions import RARE, draw_weighted
 from sklearn_dpgen.tables._person_distribution import PersonSimulator, StageRows
@@ -32,9 +33,9 @@ _PREVIOUS = "previous"
 # How often a row that breaks a rule is redrawn within its blocks, then from the distribution of
 # rows, and how often all rows of a parent row are: tries, and how many of them at once.
 _WITHIN, _ROWS, _RESTARTS, _AT_ONCE = 4, 32, 8, 4
-# Persons per batch under conditions or rules, and persons that estimate the effective size of
-# conditions and the acceptance rate.
-_BATCH, _PILOT = 20_000, 5_000
+# The most persons per batch under conditions or rules, and the persons that estimate the effective
+# size of conditions and the acceptance rate.
+_PILOT = 5_000
 # The least acceptance rate, and the one below which a warning is shown.
 _LEAST, _FEW_KEPT = 1e-3, 1e-2
 # The least effective size without a warning, and the most persons drawn for one that is kept.
@@ -176,6 +177,11 @@ def rules_of_stages(constraints, schema, declared):
         stages = [i for i, stage in enumerate(declared) if stage.name == name]
         is_panel = len(stages) > 1
         with _named(name):
+            for i, rule in enumerate(rules):
+                if not isinstance(rule, Rule):
+                    raise PublicValueError(
+                        f"constraints[{i}] must be a rule, got {type(rule).__name__}."
+                    )
             if is_panel:
                 # Rules of static columns are those of the person. All are checked together.
                 static = {*declared[0].columns}
@@ -484,14 +490,14 @@ class RuledSimulator(PersonSimulator):
         categories = np.searchsorted(starts, leaves, side="right") - 1
         categories[leaves >= tree.n_values] = len(starts)
         widths = np.bincount(categories, minlength=len(blocks))[categories]
-        return blocks[categories], self.distribution.shares[variable][
-            categories
-        ] / widths * fractions
+        shares = self.distribution.shares[variable][categories]
+        return blocks[categories], shares / widths * fractions
 
     def leaves(self, variable, blocks, rng):
         """Draw a leaf in each of some blocks, under the condition on the variable."""
         if variable in self._leaves:
-            return draw_weighted(*self._leaves[variable], blocks, rng)
+            of_block, weights = self._leaves[variable]
+            return draw_weighted(of_block, weights, blocks, rng)
         return super().leaves(variable, blocks, rng)
 
     def acceptance_rate(self, rng):
@@ -524,16 +530,17 @@ class RuledSimulator(PersonSimulator):
         conditions = self.conditions
         is_free = not conditions.names and all(own is None for own in self.rules)
         under = f" under the conditions on {conditions.names}" if conditions.names else ""
-        found, n_kept, n_drawn, n_passed = [], 0, 0, 0.0
+        found: list[list[_Rows]] = []
+        n_kept, n_drawn, n_passed = 0, 0, 0.0
         while n_kept < n:
             left, size = n - n_kept, n - n_kept
             if not is_free:
                 wanted = math.ceil(1.1 * left * (n_drawn + 1) / (n_kept + 1)) + 16
-                size = min(wanted, _BATCH)
+                size = min(wanted, _PILOT)
             if conditions.names:
-                size = max(size, _PILOT)
+                size = _PILOT
             rows, effective, rate = self._batch(size, left, rng)
-            if conditions.names and not found and effective < _FEW:
+            if conditions.names and not found and 0 < effective < _FEW:
                 message = _FEW_MESSAGE.format(names=conditions.names, size=effective)
                 warn_user(message, UserWarning)
             n_drawn, n_passed = n_drawn + size, n_passed + rate * size
@@ -576,10 +583,10 @@ class RuledSimulator(PersonSimulator):
                 weights, kept = (
                     _of_persons(rows, name, self.layout) for name in ("chances", "kept")
                 )
-                rate, weights = float(kept.mean()), weights * kept
-                if kept.any() and weights.mean() < RARE:
+                if weights.mean() < RARE:
                     raise self._impossible()
-                chosen, effective = _resampled(weights, 2 * most + 16, rng)
+                rate = float(kept.mean())
+                chosen, effective = _resampled(weights * kept, 2 * most + 16, rng)
                 rows = _taken(rows, chosen, self.layout)
         n_left = len(rows[0].codes)
         rate *= float(_of_persons(rows, "kept", self.layout).mean()) if n_left else 0.0
@@ -663,7 +670,8 @@ class RuledSimulator(PersonSimulator):
                 continue
             is_constant = self.layout.variables[j].is_constant
             if name in conditions:
-                drawn = draw_weighted(*self._categories[j], codes[:, j], rng)
+                of_block, weights = self._categories[j]
+                drawn = draw_weighted(of_block, weights, codes[:, j], rng)
                 columns[name] = conditions[name].draw(drawn, rng).reset_index(drop=True)
             elif is_constant:
                 zeros = np.zeros(len(codes), dtype=np.int64)
@@ -859,7 +867,8 @@ def _of_persons(rows, name, layout):
 
 def _taken(rows, persons, layout):
     """Return the rows of some persons, who may be repeated."""
-    found, places = [], []
+    found: list[_Rows] = []
+    places: list[np.ndarray] = []
     for own, part in zip(layout.stages, rows, strict=False):
         taken, place = part.take(persons if own.parent is None else places[own.parent])
         found.append(taken)
