@@ -269,7 +269,10 @@ def trajectory_lines(persons, bounds, labels, title):
             color = _PERSONS[i % len(_PERSONS)]
             ax.plot(index, values + shift, "-o", color=color, markersize=2.6, linewidth=1)
         (left, right), (low, high) = bounds
+        is_date = np.issubdtype(np.asarray(left).dtype, np.datetime64)
         pad = (right - left) / 40
+        if left == right:
+            pad = np.timedelta64(1, "D") if is_date else 1
         ax.set_xlim(left - pad, right + pad)
         if labels is None:
             ax.margins(y=0.05)
@@ -278,7 +281,7 @@ def trajectory_lines(persons, bounds, labels, title):
         else:
             ax.set_yticks(range(len(labels)), [plain_text(label, 14) for label in labels])
             ax.set_ylim(len(labels) - 0.5, -0.5)
-        if np.issubdtype(np.asarray(left).dtype, np.datetime64):
+        if is_date:
             locator = AutoDateLocator(minticks=2, maxticks=5)
             ax.xaxis.set_major_locator(locator)
             ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))

@@ -18,6 +18,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import RelationalSchema, Table
 from sklearn_dpgen.schema._rules import Rule
+from sklearn_dpgen.tables._marginals import Marginal
 from sklearn_dpgen.tables._person_counts import PersonRecords
 from sklearn_dpgen.tables._person_distribution import PersonDistribution
 from sklearn_dpgen.tables._person_layout import PersonLayout
@@ -54,6 +55,8 @@ _MOST_PAIRS = 200
 # Share of the pairs that are released again, as the most dependent ones, and their share of the
 # budget of pairs.
 _AGAIN, _AGAIN_SHARE = 0.15, 0.5
+# Persons drawn for a score, and ranges of numbers and dates.
+_SCORED, _CELLS = 10_000, 20
 # The least share of parent rows at max_rows that is warned of.
 _CUT_SHARE = 0.01
 
@@ -452,6 +455,38 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         found = {name: self._given_back(frame, kinds[name]) for name, frame in frames.items()}
         return found if self._is_dict else found[self._relational.root]
 
+    def score(self, tables: Mapping[str, Any] | pd.DataFrame, y: object = None) -> float:
+        """Return minus the mean total variation distance to persons over pairs of variables.
+
+        The pairs are those of one row, of a row and the rows above it, and of a row and the row
+        before it, with numbers of rows, positions and gaps. A person weighs one in each table.
+
+        Parameters
+        ----------
+        tables : mapping of str to table, or a table for a panel
+            Persons to compare with, as in :meth:`fit`. Their score is not private.
+        y : ignored
+
+        Returns
+        -------
+        float
+            Score from -1 to 0; larger is better. Cells are declared labels, and 20 equal ranges of
+            numbers and dates, so that fits with different bins are comparable.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit, since the score is not charged.
+        """
+        check_is_fitted(self)
+        self._warn_of_score()
+        layout = self._layout()
+        given, drawn = (
+            PersonRecords(layout, read_person_rows(part, layout.declared, layout.encoders))
+            for part in (tables, self.sample(_SCORED, random_state=0))
+        )
+        return -float(pair_distances(given, drawn, layout).mean())
+
     def acceptance_rate(self, conditions: Mapping | None = None) -> float:
         """Return the share of drawn persons that fulfil the constraints.
 
@@ -520,6 +555,45 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         names = {variable.name for variable in layout.variables}
         for marginal in (*self.one_way_marginals_, *self.marginals_):
             demand(set(marginal.columns) <= names, "A marginal has other columns.")
+
+
+def pair_distances(records, drawn, layout):
+    """Return the total variation distances of two-way marginals of persons and drawn persons.
+
+    Parameters
+    ----------
+    records, drawn : PersonRecords
+        Their categories are replaced by cells.
+    layout : PersonLayout
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,)
+        1 where only one of them has rows.
+    """
+    cells = {}
+    for j, variable in enumerate(layout.variables):
+        tree = variable.tree
+        if tree is not None:
+            n_cells = tree.n_values if tree.is_flat else min(tree.n_values, _CELLS)
+            cells[j] = np.arange(tree.n_values + tree.nullable) * n_cells // tree.n_values
+    sizes = {j: int(blocks.max()) + 1 for j, blocks in cells.items()}
+    for own in layout.stages:
+        sizes |= {memory: sizes[source] + 1 for source, memory in own.memories.items()}
+    pairs = [columns for columns in layout.pairs() + layout.sequences() if len(columns) == 2]
+    marginals = [Marginal(pair, tuple(np.arange(sizes[j]) for j in pair)) for pair in pairs]
+    found = []
+    for persons in (records, drawn):
+        persons.use_blocks(cells)
+        tables = persons.marginal_counts(marginals)
+        found.append([table / max(table.sum(), 1e-9) for table in tables])
+    # Two tables without rows agree, and one without rows has the distance 1 from any other.
+    return np.array(
+        [
+            np.abs(a - b).sum() / 2 if a.any() == b.any() else 1.0
+            for a, b in zip(*found, strict=True)
+        ]
+    )
 
 
 def framed(schema, stages, drawn):
