@@ -314,6 +314,29 @@ class PersonSimulator:
             drawn.append(rows)
         return drawn
 
+    def first_rules(self, own):
+        """Return the term that excludes impossible first indices.
+
+        They are null if and only if there are no rows, and leave room for the rows after them.
+        """
+        least, most = self._ranges(own.count)
+        low, _ = self._ranges(own.first)
+        last = self.layout.variables[own.index].tree.n_values - 1
+        null = int(self.distribution.blocks[own.first][-1])
+        room = last - own.least_gap * np.maximum(least - 1, 0)
+        table = np.where(low[None] > room[:, None], _IMPOSSIBLE, 0.0)
+        table[most == 0], table[:, null] = _IMPOSSIBLE, np.where(least > 0, _IMPOSSIBLE, 0.0)
+        return LogLinearTerm((own.count,), tuple(np.arange(n) for n in table.shape), table)
+
+    def _ranges(self, variable):
+        """Return the smallest and the largest leaf of each block."""
+        leaves = np.arange(self.layout.variables[variable].tree.n_values)
+        blocks, size = self.block_of(variable, leaves), self.n_blocks(variable)
+        least, most = np.full(size, len(leaves)), np.full(size, -1)
+        np.minimum.at(least, blocks, leaves)
+        np.maximum.at(most, blocks, leaves)
+        return least, most
+
     def gap_rules(self, own):
         """Return the terms that exclude impossible gaps: in first rows, and beyond the room."""
         gaps, rooms = self.distribution.blocks[own.gap], self.distribution.blocks[own.room]

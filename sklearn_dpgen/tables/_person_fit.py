@@ -439,6 +439,8 @@ class PersonFit:
     def _conditional(self, column, codes, known, fixed=()):
         """Fit the conditional of a variable given known ones."""
         fixed = (*fixed, *self._bars.of(column, known))
+        firsts = [own for own in self._layout.stages if own.first == column]
+        fixed += tuple(self._simulator.first_rules(own) for own in firsts)
         tables = []
         marginal = np.maximum(self._measured.block_shares(column), 1e-6)
         marginal = marginal / marginal.sum()
