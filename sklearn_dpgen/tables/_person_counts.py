@@ -85,13 +85,15 @@ class PersonRecords:
         )
         return counts / WHOLE
 
-    def use_blocks(self, maps):
-        """Replace categories by blocks, and add memories and changes.
+    def use_blocks(self, maps, ratios=None):
+        """Replace categories by blocks, and add memories, changes and ratios.
 
         Parameters
         ----------
         maps : mapping of int to ndarray of int
-            The block of each category of each variable that is not a memory or a change.
+            The block of each category of each variable with a tree.
+        ratios : mapping of int to (int, int, ndarray of int) or None, default=None
+            For each ratio its two variables, and the cell of each pair of their blocks.
         """
         for j, blocks in maps.items():
             self._sizes[j] = int(blocks.max()) + 1
@@ -110,6 +112,10 @@ class PersonRecords:
                 pair = self._codes[own.memories[source]], self._codes[source]
                 self._codes[change] = _small(cells, cells.max())[pair]
                 self._sizes[change] = int(cells.max()) + 1
+        for ratio, (first, second, cells) in (ratios or {}).items():
+            pair = self._codes[first], self._codes[second]
+            self._codes[ratio] = _small(cells, cells.max())[pair]
+            self._sizes[ratio] = int(cells.max()) + 1
 
     def marginal_counts(self, marginals):
         """Return the exact counts of marginals of blocks, after :meth:`use_blocks`.

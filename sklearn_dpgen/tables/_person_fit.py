@@ -12,7 +12,7 @@ from sklearn_dpgen.tables._distributions import joint_codes
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines, fit_conditional
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, _zero_edge, group_sums
 from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator, has_bins
-from sklearn_dpgen.tables._person_layout import SLOTS, change_cells
+from sklearn_dpgen.tables._person_layout import SLOTS, change_cells, ratio_cells
 from sklearn_dpgen.tables._person_rules import PersonBars
 from sklearn_dpgen.tables._privacy_plan import affordable_cells
 from sklearn_dpgen.tables._records import with_bins
@@ -149,20 +149,43 @@ class PersonMeasurements:
                 self.cells[memory] = ColumnCells(
                     np.arange(len(shares)), shares, np.zeros(len(shares))
                 )
-        self.changes = {}
+        # The two variables of each change or ratio, and the cell of each pair of their blocks.
+        self.changes, self.ratios = {}, {}
         for own in layout.stages:
             for source, change in own.changes.items():
                 cells = change_cells(variables[source], blocks.sizes[places[source]])
                 self.changes[change] = source, own.memories[source], cells
-                size = int(cells.max()) + 1
-                places[change] = blocks.add(np.full(size, 1 / size), is_ordered=True, n_nulls=0)
-                self.cells[change] = ColumnCells(
-                    np.arange(size), np.full(size, 1 / size), np.zeros(size)
+            for ratio, (relative_to, variable) in own.ratios.items():
+                first, second = (
+                    self._block_means(j, blocks.blocks[places[j]]) for j in (relative_to, variable)
                 )
+                if variables[relative_to].kind == "count":
+                    # The first of some rows at equal distances.
+                    first[first == 0] = np.nan
+                    first = variables[variable].tree.n_values / (first + 1)
+                cells = ratio_cells(first, second)
+                self.changes[ratio] = variable, relative_to, cells
+                self.ratios[ratio] = relative_to, variable, cells
+        for change, (_, _, pattern) in self.changes.items():
+            size = int(pattern.max()) + 1
+            shares = np.full(size, 1 / size)
+            places[change] = blocks.add(shares, is_ordered=True, n_nulls=0)
+            self.cells[change] = ColumnCells(np.arange(size), shares, np.zeros(size))
         self.blocks = _Renumbered(blocks, places)
         names = [variable.name for variable in variables]
         cells = [self.cells[j] for j in range(len(variables))]
         self.measured = Measurements(names, cells, self.n_records[0], self.blocks)
+
+    def _block_means(self, variable, blocks):
+        """Return the mean leaf of each block, a half more for other variables than counts."""
+        tree, cells = self.layout.variables[variable].tree, self.cells[variable]
+        stops = np.append(cells.starts[1:], tree.n_values)
+        middles = (cells.starts + stops - 1) / 2
+        if self.layout.variables[variable].kind != "count":
+            middles = middles + 0.5
+        middles = np.append(middles, np.full(len(blocks) - len(middles), np.nan))
+        sizes = np.bincount(blocks)
+        return np.bincount(blocks, middles) / sizes
 
     def _share_of_first(self, own):
         """Return the mean of one over the number of rows, for parents with rows."""
@@ -489,13 +512,14 @@ class PersonFit:
         )
 
     def _with_first_rows(self, table, codes):
-        """Scale the changes to the rows of a fit that have a row before."""
-        first = int(table.pattern[-1, 0])
-        share = float((codes[:, table.columns[0]] == len(table.pattern) - 1).mean())
+        """Scale changes or ratios to the rows of a fit: some have no row before, or no rows."""
+        (without,) = np.nonzero((table.pattern == table.pattern[:, :1]).all(axis=1))
+        share = float(np.isin(codes[:, table.columns[0]], without).mean())
         shares = table.shares.copy()
-        shares[first] = 0
+        null = table.pattern[without, 0]
+        shares[null] = 0
         shares *= (1 - share) / max(shares.sum(), 1e-9)
-        shares[first] = share
+        shares[null[:1]] = share
         return NoisyTable(table.columns, table.groups, shares, table.ridges, None, table.pattern)
 
     def _fit_gaps(self, stage, own, parents, sizes, known):

@@ -12,7 +12,7 @@ from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 from sklearn_dpgen.tables._marginals import MAX_BLOCKS
 from sklearn_dpgen.tables._releases import column_trees, fine_encoder
 
-__all__ = ["SLOTS", "PersonLayout", "StageVariables", "Variable", "change_cells"]
+__all__ = ["SLOTS", "PersonLayout", "StageVariables", "Variable", "change_cells", "ratio_cells"]
 
 # Positions of a row among the rows of its parent: the only one, the first, a later one, the last.
 SLOTS = ("only", "first", "middle", "last")
@@ -36,9 +36,10 @@ class Variable:
         "first" the index of the first of them. "gap" is the index less that of the row before,
         "slot" the position of a row, "room" the largest possible gap, and "pace" the room over the
         number of rows that are left. "memory" is the value of
-        ``source`` in the row before, and "change" the change of ``source`` since then.
+        ``source`` in the row before, and "change" the change of ``source`` since then. "ratio" is
+        the ratio of two variables of time.
     tree : ColumnTree or None
-        None for memories and changes, whose categories follow from those of the source.
+        None for memories, changes and ratios, whose categories follow from those of the source.
     is_ordered : bool
     n_nulls : int
         Number of last categories without a value: null, and for a memory also "no row before".
@@ -79,6 +80,9 @@ class StageVariables:
         Variables of the sequence of rows; ``count`` and ``first`` are variables of the parent.
     memories, changes : dict of int to int
         The memory and the change of each value.
+    ratios : dict of int to (int, int)
+        For each ratio the variable that it is relative to, and the variable: a gap relative to the
+        pace, and a first index relative to that of rows at equal distances.
     columns : list of int or None
         The variable of each declared column.
     """
@@ -96,6 +100,7 @@ class StageVariables:
     slot: int | None = None
     memories: dict = field(default_factory=dict)
     changes: dict = field(default_factory=dict)
+    ratios: dict = field(default_factory=dict)
     columns: list = field(default_factory=list)
 
     @property
@@ -179,6 +184,10 @@ class PersonLayout:
             own.gap = self._add(f"gap in {name}", position, "gap", steps, True, 1)
             own.room = self._add(f"room in {name}", position, "room", steps, True, 1)
             own.pace = self._add(f"pace in {name}", position, "pace", steps, True, 1)
+            ratio = self._add(f"relative gap in {name}", position, "ratio", None, True)
+            own.ratios[ratio] = own.pace, own.gap
+            ratio = self._add(f"relative first of {name}", stage.parent, "ratio", None, True)
+            parent.ratios[ratio] = own.count, own.first
         sources = own.values + [v for v in (own.index, own.gap) if v is not None]
         for source in sources:
             variable = self.variables[source]
@@ -207,11 +216,11 @@ class PersonLayout:
         own = self.variables[variable]
         if own.kind == "memory":
             return self.most_blocks(own.source) + 1
+        if own.kind == "ratio":
+            return len(_RATIOS) + 2
         if own.kind == "change":
-            return (
-                int(change_cells(self.variables[own.source], self.most_blocks(own.source)).max())
-                + 1
-            )
+            cells = change_cells(self.variables[own.source], self.most_blocks(own.source))
+            return int(cells.max()) + 1
         return min(own.tree.n_values + own.tree.nullable, MAX_BLOCKS)
 
     def path(self, stage):
@@ -239,7 +248,7 @@ class PersonLayout:
         """
         tables = []
         for own in self.stages:
-            tables += [(change,) for change in own.changes.values()]
+            tables += [(variable,) for variable in (*own.changes.values(), *own.ratios)]
             if own.index is None:
                 continue
             known = [own.pace, own.memories[own.index], own.count, own.memories[own.gap]]
@@ -280,6 +289,28 @@ class PersonLayout:
             for c in own.values
             if c != source and self.variables[source].kind == "value"
         ]
+
+
+# Edges between the cells of a ratio.
+_RATIOS = (0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+
+def ratio_cells(first, second):
+    """Return the cell of the ratio of two variables, for each pair of blocks.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (m,), (n,)
+        The mean value of each block of the variables; NaN for null.
+
+    Returns
+    -------
+    ndarray of int of shape (m, n)
+        The cell of ``second / first``; nulls have a cell of their own, the last one.
+    """
+    ratios = second[None] / first[:, None]
+    cells = np.searchsorted(_RATIOS, np.nan_to_num(ratios), side="right")
+    return np.where(np.isnan(ratios), len(_RATIOS) + 1, cells)
 
 
 def change_cells(variable, n_blocks):

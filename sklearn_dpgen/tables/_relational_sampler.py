@@ -355,7 +355,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
             details.n_records,
         )
         details.warn(measured.n_records[0])
-        records.use_blocks(measured.count_maps())
+        records.use_blocks(measured.count_maps(), measured.ratios)
         scales = mechanism.noise_scales[1:]
         for planned, scale in zip(details.rounds, scales, strict=True):
             candidates = planned.candidates

@@ -430,10 +430,10 @@ def weights_rounded_up(monkeypatch):
 def memory_of_others(monkeypatch):
     use_blocks = PersonRecords.use_blocks
 
-    def joined(self, maps):
+    def joined(self, maps, ratios):
         kept = self._parents
         self._parents = [p if p is None else np.zeros_like(p) for p in kept]
-        use_blocks(self, maps)
+        use_blocks(self, maps, ratios)
         self._parents = kept
 
     monkeypatch.setattr(PersonRecords, "use_blocks", joined)
