@@ -285,8 +285,9 @@ class LinkedTables:
     def of(cls, estimator: Any, X: Any) -> "LinkedTables | None":
         """Return the tables with keys of an estimator, or None for other tables."""
         schema = getattr(estimator, "schema", None)
-        is_linked = isinstance(X, Mapping) and isinstance(schema, RelationalSchema)
-        return cls(schema, X) if is_linked and len(schema.order) > 1 else None
+        if not isinstance(X, Mapping) or not isinstance(schema, RelationalSchema):
+            return None
+        return cls(schema, X) if len(schema.order) > 1 else None
 
     def flatten(self, tables: Mapping) -> dict:
         """Return tables with the column of the unit, and links, without rows of nobody."""
