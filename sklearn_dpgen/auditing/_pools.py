@@ -1,5 +1,6 @@
 """Records, and persons with their rows, of which neighbouring tables consist."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,9 @@ from sklearn.utils import _safe_indexing, check_random_state
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._unit import told_apart
+from sklearn_dpgen.schema import RelationalSchema
 
-__all__ = ["PersonPool", "Pool", "Table", "extreme_records", "nasty_persons"]
+__all__ = ["LinkedTables", "PersonPool", "Pool", "Table", "extreme_records", "nasty_persons"]
 
 _OUTSIDE = 1e3
 _MOST_CORNERS = 12
@@ -254,6 +256,101 @@ def _layout(table, unit):
         return frame
 
     return laid_out
+
+
+class LinkedTables:
+    """Tables with keys as tables that each have the column of the unit, and back.
+
+    A row whose parent is not in the root has the number of its parent row among those of the person
+    instead of its key. This link is varied as other columns are.
+
+    Parameters
+    ----------
+    schema : RelationalSchema
+    tables : mapping of str to data frame
+        Given tables, for the order of columns and the kinds of keys.
+    """
+
+    def __init__(self, schema: RelationalSchema, tables: Mapping) -> None:
+        self._schema = schema
+        self._unit = schema[schema.root].primary_key
+        self._columns = {name: list(tables[name]) for name in schema.order}
+        self._texts = {
+            name: not pd.api.types.is_integer_dtype(tables[name][key])
+            for name in schema.order
+            if (key := schema[name].primary_key) is not None
+        }
+
+    @classmethod
+    def of(cls, estimator: Any, X: Any) -> "LinkedTables | None":
+        """Return the tables with keys of an estimator, or None for other tables."""
+        schema = getattr(estimator, "schema", None)
+        if not isinstance(X, Mapping) or not isinstance(schema, RelationalSchema):
+            return None
+        return cls(schema, X) if len(schema.order) > 1 else None
+
+    def flatten(self, tables: Mapping) -> dict:
+        """Return tables with the column of the unit, and links, without rows of nobody."""
+        found: dict = {}
+        # The person of each key of a table, and the number of its row among those of the person.
+        known: dict = {}
+        for name, parent in self._with_parents():
+            frame, key = tables[name], self._schema[name].primary_key
+            if parent is not None:
+                foreign = frame[self._schema.parent_key(name)]
+                persons, numbers = known[parent]
+                frame = frame.drop(columns=foreign.name)
+                frame.insert(0, self._unit, foreign.map(persons).to_numpy())
+                if parent != self._schema.root:
+                    frame[_LINK] = foreign.map(numbers).to_numpy()
+                frame = frame[frame[self._unit].notna()]
+            if key is not None:
+                rows = frame.drop_duplicates(key).set_index(key, drop=False)
+                person = rows[self._unit]
+                known[name] = person, person.groupby(person.to_numpy()).cumcount()
+                if parent is not None:
+                    frame = frame.drop(columns=key)
+            found[name] = frame.astype({_LINK: int}) if _LINK in frame else frame
+        return found
+
+    def spread(self, tables: Mapping) -> dict:
+        """Return tables in which the rows of a person have the rows above in turn."""
+        turns = {n: t.groupby(self._unit).cumcount() for n, t in tables.items() if _LINK in t}
+        return {n: t.assign(**{_LINK: turns[n]}) if n in turns else t for n, t in tables.items()}
+
+    def rebuild(self, tables: Mapping) -> dict:
+        """Return tables with keys, which are the numbers of rows."""
+        found: dict = {}
+        for name, parent in self._with_parents():
+            frame, key = tables[name].copy(), self._schema[name].primary_key
+            foreign = self._schema.parent_key(name)
+            if parent == self._schema.root:
+                frame[foreign] = frame[self._unit]
+            elif parent is not None:
+                frame[foreign] = self._keys(parent, self._parent_rows(frame, tables[parent]))
+            if key is not None and parent is not None:
+                frame[key] = self._keys(name, np.arange(len(frame)))
+            found[name] = frame[self._columns[name]]
+        return found
+
+    def _with_parents(self):
+        return [(name, self._schema.parent(name)) for name in self._schema.order]
+
+    def _keys(self, name, numbers):
+        """Return the keys of rows of a table."""
+        return [f"row {n}" for n in numbers] if self._texts[name] else numbers
+
+    def _parent_rows(self, frame, above):
+        """Return the row above each row; the number after the last one if the person has none."""
+        rows = above.groupby(self._unit, sort=False).indices
+        none = np.array([len(above)])
+        owned = [rows.get(person, none) for person in frame[self._unit]]
+        pairs = zip(owned, frame[_LINK], strict=True)
+        return np.array([own[link % len(own)] for own, link in pairs], dtype=np.int64)
+
+
+# The column of links to rows above.
+_LINK = "number of the row above"
 
 
 def nasty_persons(

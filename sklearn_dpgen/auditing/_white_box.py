@@ -25,6 +25,7 @@ from sklearn_dpgen.auditing._bounds import (
     rate_bounds,
 )
 from sklearn_dpgen.auditing._pools import (
+    LinkedTables,
     PersonPool,
     Pool,
     Table,
@@ -190,6 +191,10 @@ class WhiteBox:
     ) -> None:
         self.estimator, self.claim = estimator, claim
         self.rng = check_random_state(random_state)
+        self.links = LinkedTables.of(estimator, X)
+        if self.links is not None:
+            X = self.links.flatten(X)
+            candidates = None if candidates is None else self.links.flatten(candidates)
         self.pool: Pool | PersonPool
         if claim.unit is None:
             if candidates is None:
@@ -200,6 +205,8 @@ class WhiteBox:
                 # A person who counts for some rows needs as many of them.
                 n_rows = max(_N_ROWS, claim.max_rows or 0)
                 candidates = nasty_persons(X, claim.unit, n_rows=n_rows, random_state=self.rng)
+                if self.links is not None:
+                    candidates = self.links.spread(candidates)
             self.pool = PersonPool(X, y, sensitive_features, candidates, claim.unit)
         self.noun = "record" if claim.unit is None else "person"
         self.n_trials = n_trials
@@ -214,6 +221,8 @@ class WhiteBox:
     def fit(self, table: Table, transcript: Transcript, seed: int | None) -> Transcript:
         """Fit a clone on a table, and return its transcript."""
         X, y, sides = self.pool.arrays(table)
+        if self.links is not None:
+            X = self.links.rebuild(X)
         estimator = clone(self.estimator)
         names = estimator.get_params(deep=True)
         settings = {n: seed for n in names if n.split("__")[-1] == "random_state"}

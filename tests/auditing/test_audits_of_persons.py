@@ -8,13 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.auditing import audit
-from sklearn_dpgen.auditing._pools import PersonPool, nasty_persons
+from sklearn_dpgen.auditing._pools import _LINK as LINK
+from sklearn_dpgen.auditing._pools import LinkedTables, PersonPool, nasty_persons
 from sklearn_dpgen.auditing._transcript import Transcript
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateSignedMeasureSampler
 from sklearn_dpgen.evolution._voting_sampler import VotingSampler
-from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import TableSampler, _records, _table_counter
+from sklearn_dpgen.schema import Categorical, Numeric, RelationalSchema, Schema, Table
+from sklearn_dpgen.tables import (
+    RelationalSampler,
+    TableSampler,
+    _person_rows,
+    _records,
+    _table_counter,
+)
 from sklearn_dpgen.tables._table_counter import WHOLE
 
 RNG = np.random.default_rng(0)
@@ -267,3 +274,115 @@ def test_all_tables_change_at_once():
     other, _, _ = pool.arrays(table.replaced(3, pool.candidates[0], 3, 3))
     assert (other["visits"]["who"] == 3).sum() == 9
     assert (other["patients"]["who"] == 3).sum() == 1
+
+
+# Tables with keys.
+
+TREE = RelationalSchema(
+    {
+        "persons": Table(Schema({"sex": Categorical(["f", "m"])}), primary_key="person"),
+        "stays": Table(
+            Schema({"year": Numeric(2000, 2004, integer=True), "ward": Categorical(["x", "y"])}),
+            primary_key="stay",
+            foreign_key={"who": "persons"},
+            sequence_index="year",
+            max_rows=3,
+        ),
+        "drugs": Table(
+            Schema({"drug": Categorical(["a", "b"])}), foreign_key={"stay": "stays"}, max_rows=2
+        ),
+    }
+)
+N_STAYS = np.arange(40) % 4
+STAYS = [f"stay {i}" for i in range(N_STAYS.sum())]
+KEYED = {
+    "persons": pd.DataFrame({"sex": RNG.choice(["f", "m"], 40), "person": np.arange(40)}),
+    "stays": pd.DataFrame(
+        {
+            "stay": STAYS,
+            "year": RNG.integers(2000, 2005, len(STAYS)),
+            "ward": RNG.choice(["x", "y"], len(STAYS)),
+            "who": np.repeat(np.arange(40), N_STAYS),
+        }
+    ),
+    "drugs": pd.DataFrame({"stay": STAYS[::2] + STAYS[::3]}).assign(drug="a"),
+}
+PANEL = Table(TREE["stays"].schema, primary_key="who", sequence_index="year", max_rows=3)
+
+
+def relational(schema=TREE, **options):
+    return RelationalSampler(
+        2.0, 1e-4, schema=schema, population_size=2, max_iter=1, device="cpu", **options
+    )
+
+
+def rows_that_weigh_one(monkeypatch):
+    monkeypatch.setattr(
+        _person_rows, "_path", lambda parent, path: np.ones(len(parent), dtype=np.int64)
+    )
+
+
+# A person of one row in each table, and one of many equal other rows.
+EXTREMES = {
+    "persons": pd.DataFrame({"sex": ["f", "m"], "person": [0, 1]}),
+    "stays": pd.DataFrame(
+        {
+            "stay": [f"stay {i}" for i in range(201)],
+            "year": [2000] + [2004] * 200,
+            "ward": ["x"] + ["y"] * 200,
+            "who": [0] + [1] * 200,
+        }
+    ),
+    "drugs": pd.DataFrame({"stay": [f"stay {i}" for i in range(201)], "drug": ["a"] + ["b"] * 200}),
+}
+
+
+@pytest.mark.slow
+@relations
+def test_persons_of_a_relational_sampler(monkeypatch, neighbours):
+    estimator = relational(neighbours=neighbours)
+    result = audited(estimator, KEYED, candidates=EXTREMES, n_trials=6)
+    assert not result.is_violation, result.to_text()
+    assert 0.95 < result.ratio <= 1
+    # Twin: each row counts once.
+    rows_that_weigh_one(monkeypatch)
+    result = audited(estimator, KEYED, n_trials=6)
+    assert result.is_violation
+    assert result.ratio > 10
+
+
+def test_persons_of_tables_with_keys(monkeypatch):
+    estimator = relational(neighbours="add_or_remove")
+    result = audited(estimator, KEYED, n_trials=2, confidence=0.99)
+    assert not result.is_violation, result.to_text()
+    assert 0.5 < result.ratio <= 1
+    rows_that_weigh_one(monkeypatch)
+    assert audited(estimator, KEYED, n_trials=2, confidence=0.99).is_violation
+
+
+def joined(tables):
+    """Return the rows of drugs with those above them, in any order."""
+    drugs = tables["drugs"].merge(tables["stays"], on="stay").drop(columns="stay")
+    rows = drugs.merge(tables["persons"], left_on="who", right_on="person")
+    return sorted(map(tuple, rows[["person", "sex", "year", "ward", "drug"]].to_numpy().tolist()))
+
+
+def test_keys_of_tables_are_replaced_and_rebuilt():
+    links = LinkedTables.of(relational(), KEYED)
+    flat = links.flatten(KEYED)
+    assert all("person" in table for table in flat.values())
+    assert all("stay" not in table for table in flat.values())
+    again = links.rebuild(flat)
+    assert {n: list(t) for n, t in again.items()} == {n: list(t) for n, t in KEYED.items()}
+    assert joined(again) == joined(KEYED)
+    assert again["stays"]["stay"].is_unique
+    # A row that descends from nobody is left out, and one without a row above has no key.
+    lost = KEYED | {"stays": KEYED["stays"].assign(who=-1)}
+    assert not len(links.flatten(lost)["drugs"])
+    alone = links.rebuild(flat | {"stays": flat["stays"].iloc[:0]})
+    assert not alone["drugs"]["stay"].isin(KEYED["stays"]["stay"]).any()
+    # The twin: links to other rows are other tables.
+    other = flat | {"drugs": flat["drugs"].assign(**{LINK: flat["drugs"][LINK] + 1})}
+    assert joined(links.rebuild(other)) != joined(KEYED)
+    assert LinkedTables.of(relational(PANEL), {"rows": KEYED["stays"]}) is None
+    assert LinkedTables.of(PersonCounts(), TABLES) is None

@@ -16,7 +16,7 @@ from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
-from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.schema import Categorical, Numeric, RelationalSchema, Schema, Table
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
     DPSlicedWassersteinFairClassifier,
@@ -30,6 +30,7 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.tables import (
+    RelationalSampler,
     SyntheticDataClassifier,
     SyntheticDataRegressor,
     TableSampler,
@@ -236,6 +237,43 @@ def _adapted(X, side, estimator):
     return estimator.fit(X, np.where(side, -1, X["b"].astype(int)))
 
 
+# A record is a person: a row of the root, one to three stays by the value of d, and drugs of these.
+TREE = RelationalSchema(
+    {
+        "persons": Table(
+            Schema({"a": WIDE["a"], "e": WIDE["e"]}),
+            primary_key=WHO,
+        ),
+        "stays": Table(
+            Schema({"year": Numeric(2000, 2009, integer=True), "c": WIDE["c"]}),
+            primary_key="stay",
+            foreign_key={WHO: "persons"},
+            sequence_index="year",
+            max_rows=2,
+        ),
+        "drugs": Table(Schema({"b": WIDE["b"]}), foreign_key={"stay": "stays"}, max_rows=2),
+    }
+)
+
+
+def _rows_of_persons(X, side, estimator):
+    who = np.repeat(np.arange(len(X)), X["d"].astype(int) + 1)
+    turns = np.arange(len(who)) - np.searchsorted(who, who)
+    own = X.iloc[who].reset_index(drop=True)
+    year = np.minimum(2000 + np.floor(9 * own["a"]) + turns, 2009)
+    stays = own[["c"]].assign(stay=np.arange(len(who)), year=year, **{WHO: who})
+    # Without a drug in first stays of b = 0.
+    drugs = own.loc[turns + own["b"] > 0, ["b"]]
+    drugs = drugs.assign(stay=drugs.index)
+    persons = X[["a", "e"]].assign(**{WHO: np.arange(len(X))})
+    return estimator.fit({"persons": persons, "stays": stays, "drugs": drugs})
+
+
+def _relational(**settings):
+    options = {"schema": TREE, "population_size": 100, "max_iter": 3, "device": "cpu"}
+    return RelationalSampler(**options | RICH | settings)
+
+
 def _of_contract(name):
     case = CASES[name]
     relation = getattr(case.estimator, "neighbours", "replace_one")
@@ -273,6 +311,13 @@ AUTO = {
         _tables(**RICH, **_ADDED), _alone, TABLE, 2000, private="number"
     ),
     "auto: tables, certified": Replayed(_tables(noise="certified", n_bins=4), _alone, TABLE, 500),
+    "auto: persons with rows": Replayed(_relational(), _rows_of_persons, TABLE, 1000),
+    "auto: persons with rows, one more": Replayed(
+        _relational(**_ADDED), _rows_of_persons, TABLE, 1000, private="number"
+    ),
+    "auto: persons with rows, certified": Replayed(
+        _relational(noise="certified", epsilon=2.0), _rows_of_persons, TABLE, 300
+    ),
     "auto: evolution": Replayed(
         PrivateEvolutionSampler(domain=BOX, device="cpu", **RICH), _alone, n=2000
     ),

@@ -31,7 +31,7 @@ from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search
 from sklearn_dpgen.model_selection._row_values import released_score
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.tables import SyntheticDataClassifier
+from sklearn_dpgen.tables import RelationalSampler, SyntheticDataClassifier
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 # Of these the price averages over directions that are drawn, and a replay has those of one draw.
@@ -244,6 +244,27 @@ class DrawsAsManyAsThereAre(SyntheticDataClassifier):
         self.n_samples = "auto"
 
 
+class CountsPersons(RelationalSampler):
+    """Takes the private number of persons for the estimate of it."""
+
+    def _release(self, plan, records, seed):
+        released = super()._release(plan, records, seed)
+        released.n_records[0] = float(records.n_records)
+        return released
+
+
+class OrdersPairsByRecords(RelationalSampler):
+    """Lists the marginals in an order that depends on the records."""
+
+    def _release(self, plan, records, seed):
+        layout = plan.details.layout
+        released = super()._release(plan, records, seed)
+        turn = int(records.leaves(layout.stages[0].own[0]).argmax()) % 7
+        marginals = released.measured.marginals
+        marginals[:] = marginals[turn:] + marginals[:turn]
+        return released
+
+
 class KeepsRecords(MomentSampler):
     """Keeps records in what a function closes over."""
 
@@ -284,6 +305,8 @@ class ReleasesOnCondition(MomentSampler):
     [
         (PicksByExactScores, "search"),
         (DrawsAsManyAsThereAre, "auto: synthetic classifier, one more"),
+        (CountsPersons, "auto: persons with rows, one more"),
+        (OrdersPairsByRecords, "auto: persons with rows"),
         (KeepsRecords, "moments"),
         (KeepsTheLastFit, "moments"),
         (WarnsOfRecords, "moments"),

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sampler_tables import MECHANISM, exact_delta, most, most_of_scores
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import (
     Categorical,
     Datetime,
@@ -23,8 +24,14 @@ from sklearn_dpgen.schema import (
     Schema,
     Table,
 )
-from sklearn_dpgen.tables import RelationalSampler, _person_rows, _privacy_plan, _relational_sampler
-from sklearn_dpgen.tables._person_counts import PersonRecords
+from sklearn_dpgen.tables import (
+    RelationalSampler,
+    _person_rows,
+    _privacy_plan,
+    _relational_sampler,
+    _releases,
+)
+from sklearn_dpgen.tables._person_counts import _LAST, PersonRecords
 from sklearn_dpgen.tables._table_counter import WHOLE
 from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
 
@@ -83,8 +90,9 @@ DAY = pd.Timestamp("2020-01-01")
 
 @pytest.fixture(autouse=True)
 def hasten(monkeypatch):
-    """Calibrate each plan once."""
+    """Calibrate each plan once, and leave out what only a fit to the releases needs."""
     monkeypatch.setattr(_privacy_plan, "GaussianSequenceMechanism", MECHANISM)
+    monkeypatch.setattr(_releases, "_ridges", lambda residuals, *args: np.ones(residuals.shape))
 
 
 @pytest.fixture(params=["all pairs", "selected pairs"])
@@ -333,7 +341,7 @@ def added(kind, one, people, base):
 def depends_on_others(kind, names, apart=1e-9):
     """Return whether what some persons add depends on who else is there, or is negative."""
     base = released(kind, "add_or_remove", OTHERS)
-    crowds = [*OTHERS, low()], [*others(90, seed=1), high()]
+    crowds = [*OTHERS, low(2, 2, 2)], [*others(90, seed=1), high(3, 3, 3)]
     for name in names:
         parts = [added(kind, NASTY[name], people, base) for people in crowds]
         for one, other in zip(*parts, strict=True):
@@ -452,6 +460,19 @@ def gaps_to_others(monkeypatch):
     monkeypatch.setattr(PersonRecords, "_derive", joined)
 
 
+def last_of_all(monkeypatch):
+    """The last row of a person is that of all persons."""
+    derive = PersonRecords._derive
+
+    def joined(self, own, parent, n_parents):
+        derive(self, own, parent, n_parents)
+        slots = self._codes[own.slot]
+        slots[slots == _LAST] = _LAST - 1
+        slots[-1:] = _LAST
+
+    monkeypatch.setattr(PersonRecords, "_derive", joined)
+
+
 def numbers_of_all(monkeypatch):
     """Each person has as many rows as all together."""
     path = _person_rows._path
@@ -517,7 +538,7 @@ def test_a_person_that_changes_more_is_caught(monkeypatch, breach, kind, names, 
     assert vectors.max() > excess
 
 
-@pytest.mark.parametrize("breach", [memory_of_others, gaps_to_others, numbers_of_all])
+@pytest.mark.parametrize("breach", [memory_of_others, gaps_to_others, last_of_all, numbers_of_all])
 @kinds
 def test_what_depends_on_others_is_caught(monkeypatch, breach, kind):
     breach(monkeypatch)
@@ -541,3 +562,19 @@ def test_half_the_sensitivity_is_caught(monkeypatch):
     )
     with pytest.raises(AssertionError):
         test_what_is_released_costs_the_budget("replace_one", "all pairs")
+
+
+def test_certified_selections_have_a_most_number_of_persons(monkeypatch):
+    pytest.importorskip("opendp")
+    # Plans of certified noise have lists, which no cache holds.
+    monkeypatch.undo()
+    monkeypatch.setattr(_relational_sampler, "_MOST_PAIRS", 3)
+    sampler = RelationalSampler(EPSILON, 1e-9, schema=TREE, noise="certified")
+    most_persons = sampler.plan(1000).max_records
+    assert sampler.plan(most_persons).max_records == most_persons
+    with pytest.raises(PublicValueError, match=f"n_samples must be at most {most_persons}"):
+        sampler.plan(most_persons + 1)
+    # Without noise that is certified there is no bound, and without selections neither.
+    assert RelationalSampler(EPSILON, 1e-9, schema=TREE).plan(most_persons + 1)
+    monkeypatch.undo()
+    assert sampler.plan(most_persons + 1).max_records is None
