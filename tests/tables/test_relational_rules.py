@@ -351,6 +351,37 @@ def test_errors_name_the_table_and_the_rule(constraints, message):
         make(constraints=constraints).plan(100)
 
 
+def test_rules_of_static_columns_are_of_the_person():
+    panel = Table(
+        Schema(
+            {
+                "born": Numeric(0, 5, integer=True),
+                "moved": Numeric(0, 5, integer=True),
+                "value": Numeric(0, 5, integer=True),
+            }
+        ),
+        primary_key="id",
+        max_rows=3,
+        static=["born", "moved"],
+    )
+    rng = np.random.default_rng(0)
+    ids = np.repeat(np.arange(200), 2)
+    born, moved = rng.integers(0, 6, (2, 200))
+    frame = pd.DataFrame(
+        {"id": ids, "born": born[ids], "moved": moved[ids], "value": rng.integers(0, 6, 400)}
+    )
+    rules = [Inequality("born", "moved"), Inequality("moved", "value")]
+    drawn = make(panel, rules).fit(frame).sample(200, random_state=0)
+    assert ((drawn["born"] <= drawn["moved"]) & (drawn["moved"] <= drawn["value"])).all()
+    assert (drawn.groupby("id")[["born", "moved"]].nunique() == 1).all(axis=None)
+    with pytest.raises(ValueError, match=r"Table 'rows': constraints\[1\], .* below itself"):
+        make(panel, [rules[0], Inequality("moved", "born", strict=True)]).plan(100)
+    with pytest.raises(ValueError, match="with sequence_index, got 'previous.value'"):
+        make(panel, [Inequality("previous.value", "value")]).plan(100)
+    with pytest.raises(ValueError, match="columns of the row itself .*, got 'born'"):
+        make(panel, [FunctionalDependency("born", "value", {0: 0, 1: 1})]).plan(100)
+
+
 def test_rules_that_hardly_any_person_fulfils_are_reported():
     panel = Table(
         Schema({"year": Numeric(2000, 2009, integer=True), "value": Numeric(0, 1)}),
