@@ -299,21 +299,6 @@ class PersonSimulator:
             for j in (*memories.values(), *columns):
                 rows.codes[now, j] = part[:, j]
 
-    def sample(self, n, rng):
-        """Draw persons and all their rows.
-
-        Returns
-        -------
-        list of StageRows
-        """
-        drawn = [self.persons(n, rng)]
-        for stage, own in enumerate(self.layout.stages[1:], 1):
-            parents = drawn[own.parent].codes
-            rows = self.positions(stage, parents, self.numbers(stage, parents, rng), rng)
-            self.values(stage, rows, rng)
-            drawn.append(rows)
-        return drawn
-
     def first_rules(self, own):
         """Return the term that excludes impossible first indices.
 

@@ -184,26 +184,16 @@ def rules_of_stages(constraints, schema, declared):
                     )
             if is_panel:
                 # Rules of static columns are those of the person. All are checked together.
-                static = {*declared[0].columns}
-                TableRules(rules, _all_columns(declared, rules))
-                own = [rule for rule in rules if static.issuperset(_columns_of(rule))]
+                static, varying = declared[0].columns, declared[1].columns
+                before = {f"{_PREVIOUS}.{n}": column for n, column in varying.items()}
+                TableRules(rules, Schema(before | static | varying))
+                own = [rule for rule in rules if static.keys() >= {*_columns_of(rule)}]
                 rules = [rule for rule in rules if rule not in own]
                 if own:
                     found[0] = StageRules(own, declared, 0, is_panel=True)
             if rules:
                 found[stages[-1]] = StageRules(rules, declared, stages[-1], is_panel=is_panel)
     return found
-
-
-def _all_columns(declared, rules):
-    """Return the schema of the columns of a panel, with those of the row before that are used."""
-    columns = declared[0].columns | declared[1].columns
-    lagged = {
-        f"{_PREVIOUS}.{name}": column
-        for name, column in declared[1].columns.items()
-        if declared[1].index is not None or not rules
-    }
-    return Schema(columns | lagged)
 
 
 def _by_table(parameter, given, schema, declared, what):

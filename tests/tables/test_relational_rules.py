@@ -14,6 +14,7 @@ from sklearn_dpgen.schema import (
     Implication,
     Inequality,
     Numeric,
+    Ordinal,
     RelationalSchema,
     Schema,
     Sum,
@@ -169,6 +170,45 @@ def test_saved_samplers_keep_their_rules(fitted, tmp_path):
         pd.testing.assert_frame_equal(frame, expected[name])
 
 
+def test_private_rows_that_break_rules_are_counted_as_they_are(fitted):
+    def released(sampler):
+        marginals = [*sampler.one_way_marginals_, *sampler.marginals_]
+        return np.concatenate([marginal.counts.ravel() for marginal in marginals])
+
+    given = hospital()
+    free = released(make(constraints=None).fit(given))
+    np.testing.assert_array_equal(released(fitted), free)
+    # Rows that are put right before they are counted would be seen.
+    visits = given["visits"]
+    visits["discharge"] = visits[["admission", "discharge"]].max(axis=1)
+    other = released(make(constraints=None).fit(given))
+    assert len(other) != len(free) or not np.allclose(other, free)
+
+
+def test_rows_follow_an_index_of_labels():
+    labels = [0, 0.5, 10]
+    panel = Table(
+        Schema({"when": Ordinal(labels), "x": Numeric(0, 3, integer=True)}),
+        primary_key="id",
+        sequence_index="when",
+        max_rows=3,
+        ties=False,
+    )
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "id": np.repeat(np.arange(200), 2),
+            "when": np.concatenate([rng.choice(labels, 2, replace=False) for _ in range(200)]),
+            "x": rng.integers(0, 4, 400),
+        }
+    )
+    drawn = make(panel, [Inequality("previous.x", "x")]).fit(frame).sample(200, random_state=0)
+    steps = drawn.groupby("id")["when"].diff().dropna()
+    assert len(steps) > 100
+    assert (steps > 0).all()
+    assert not (drawn.groupby("id")["x"].diff() < 0).any()
+
+
 def test_computed_values_are_those_that_later_rows_follow():
     # The balance is that of the row before and the amount: a running total.
     panel = Table(
@@ -309,6 +349,37 @@ def test_panels_fulfil_all_rules(case):
 def test_errors_name_the_table_and_the_rule(constraints, message):
     with pytest.raises(ValueError, match=message):
         make(constraints=constraints).plan(100)
+
+
+def test_rules_of_static_columns_are_of_the_person():
+    panel = Table(
+        Schema(
+            {
+                "born": Numeric(0, 5, integer=True),
+                "moved": Numeric(0, 5, integer=True),
+                "value": Numeric(0, 5, integer=True),
+            }
+        ),
+        primary_key="id",
+        max_rows=3,
+        static=["born", "moved"],
+    )
+    rng = np.random.default_rng(0)
+    ids = np.repeat(np.arange(200), 2)
+    born, moved = rng.integers(0, 6, (2, 200))
+    frame = pd.DataFrame(
+        {"id": ids, "born": born[ids], "moved": moved[ids], "value": rng.integers(0, 6, 400)}
+    )
+    rules = [Inequality("born", "moved"), Inequality("moved", "value")]
+    drawn = make(panel, rules).fit(frame).sample(200, random_state=0)
+    assert ((drawn["born"] <= drawn["moved"]) & (drawn["moved"] <= drawn["value"])).all()
+    assert (drawn.groupby("id")[["born", "moved"]].nunique() == 1).all(axis=None)
+    with pytest.raises(ValueError, match=r"Table 'rows': constraints\[1\], .* below itself"):
+        make(panel, [rules[0], Inequality("moved", "born", strict=True)]).plan(100)
+    with pytest.raises(ValueError, match="with sequence_index, got 'previous.value'"):
+        make(panel, [Inequality("previous.value", "value")]).plan(100)
+    with pytest.raises(ValueError, match="columns of the row itself .*, got 'born'"):
+        make(panel, [FunctionalDependency("born", "value", {0: 0, 1: 1})]).plan(100)
 
 
 def test_rules_that_hardly_any_person_fulfils_are_reported():
