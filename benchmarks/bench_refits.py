@@ -134,7 +134,7 @@ def main():
                 naive=("naive", "mean"),
             )
             rows = [{"of": name} | row for name, row in table.astype(float).T.to_dict().items()]
-            meta = vars(args) | {"fits done": len(parts), "persons": N, "refits": N_REFITS}
+            meta = vars(args) | {"fits": len(parts), "persons": N, "refits": N_REFITS}
             record("refits", rows, meta)
 
 

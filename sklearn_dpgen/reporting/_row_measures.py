@@ -1,7 +1,8 @@
 """Reading of tables with keys, and comparisons of the rows of persons."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,10 +37,11 @@ _MOST_COLUMNS, _PERSONS = 4, 5
 _MOST_ROWS = 60
 
 
-class View(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class View:
     """Long tables of the rows of a child table, with the columns of the parent row.
 
-    Attributes
+    Parameters
     ----------
     frames : dict of str to DataFrame
         By "real" and "synthetic", or by the second alone.
@@ -337,7 +339,7 @@ def _weighted_rows(view, relational, frames, name):
     A row weighs one over the product of the numbers of rows on its path, as in released counts.
     """
     stages = stages_of(relational)
-    encoded = {}
+    encoded: dict[str, Any] = {}
     for stage, encoder in zip(stages, view.encoders_, strict=True):
         columns = {} if encoder is None else encoder.columns_
         encoded |= {f"{stage.name}.{n}": (stage.name, column) for n, column in columns.items()}
