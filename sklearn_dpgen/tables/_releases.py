@@ -385,7 +385,8 @@ class Measurements:
         gain = spread / np.maximum(spread + variance, 1e-300)
         updated = np.maximum(known + gain * (sums - known), 0)
         # Shares change in proportion, so that noise of a group does not fill its empty tail.
-        factors = np.divide(updated, known, out=np.ones(len(known)), where=known > 0)
+        # A share that is almost 0 stays so: its factor could exceed all floats.
+        factors = np.divide(updated, known, out=np.ones(len(known)), where=known > _EMPTY)
         self._shares[column] = shares * factors[groups]
         self._variances[column] = variances * (1 - gain)[groups]
 
@@ -522,5 +523,7 @@ def scores(tables, expected, weights, noise_scale):
     )
 
 
+# The largest share that counts as 0.
+_EMPTY = 1e-12
 # The mean modulus of a standard normal variable.
 _MEAN = math.sqrt(2 / math.pi)

@@ -208,6 +208,22 @@ def test_tables_tell_of_their_columns():
     assert error(1e6) == pytest.approx(before, rel=1e-2)
 
 
+def test_shares_stay_finite_after_a_group_is_almost_empty():
+    """Noise may push a group to almost 0, and its update would then exceed all floats."""
+    codes = records(2000, sizes=SIZES)
+    cells = cells_of(codes)
+    almost_empty = np.full(len(cells[0].shares), 1e-320)
+    almost_empty[-1] = 1
+    spread = np.full(len(almost_empty), 1e-4)
+    cells[0] = cells[0]._replace(shares=almost_empty, variances=spread)
+    measured = Measurements(NAMES, cells, 2000.0, blocks_of(cells_of(codes)))
+    part, counts = noisy(codes, (0, 4), 1.0, seed=0)
+    measured.add(part, counts, 1.0, measured.independent([part])[0])
+    shares = measured.shares(0)
+    assert np.isfinite(shares).all()
+    assert_allclose(shares.sum(), 1)
+
+
 def test_what_tables_tell_is_weighed_by_their_precisions():
     """Each sum over the other column has the noise of all of its cells."""
     codes = records(2000, sizes=SIZES)
