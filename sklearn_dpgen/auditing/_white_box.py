@@ -205,7 +205,7 @@ class WhiteBox:
                 # A person who counts for some rows needs as many of them.
                 n_rows = max(_N_ROWS, claim.max_rows or 0)
                 candidates = nasty_persons(X, claim.unit, n_rows=n_rows, random_state=self.rng)
-                if self.links is not None:
+                if self.links is not None and isinstance(candidates, dict):
                     candidates = self.links.spread(candidates)
             self.pool = PersonPool(X, y, sensitive_features, candidates, claim.unit)
         self.noun = "record" if claim.unit is None else "person"

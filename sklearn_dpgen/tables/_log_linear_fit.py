@@ -167,7 +167,10 @@ class _Problem:
         own = self._marginal.clamp_min(1e-4)
         self._scales = [(own if ridge is None else own + self._shift_ridge).rsqrt()]
         self._targets, self._ridges, self._groups, self._starts = [], [], [], [0]
-        self._bases, self._patterns, self._shapes = [], [], {}
+        self._bases: list[tuple[torch.Tensor, ...]] = []
+        # For a table of a function of two columns, the cell of each pair of their groups.
+        self._patterns: list[torch.Tensor | None] = []
+        self._shapes: dict[int, tuple[int, ...]] = {}
         cells = np.empty((n, len(tables) + len(fixed)), dtype=np.int64)
         for i, table in enumerate(tables):
             is_pattern = table.pattern is not None
@@ -179,7 +182,7 @@ class _Problem:
             rows = np.bincount(parent_cells, minlength=n_before) / n
             groups = group_codes[i]
             if is_pattern:
-                self._add_pattern(table, rows, groups, device)
+                self._add_pattern(table, groups, device)
                 continue
             self._patterns.append(None)
             sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
@@ -211,7 +214,7 @@ class _Problem:
         self._members = _cell_members(cells, self._starts[-1], device)
         self._n = n
 
-    def _add_pattern(self, table, rows, groups, device):
+    def _add_pattern(self, table, groups, device):
         """Add a table of a function of two columns, whose cells share one logit each."""
         n_cells = len(table.shares)
         self._patterns.append(torch.from_numpy(table.pattern.ravel()).to(device))

@@ -36,8 +36,8 @@ class PersonRecords:
         self._parents = [table.parent for table in rows]
         self._weights = [table.weights for table in rows]
         self.n_records = len(rows[0].weights)
-        self._codes = {}
-        self._sizes = {}
+        self._codes: dict = {}
+        self._sizes: dict = {}
         for own, table in zip(layout.stages, rows, strict=True):
             self._codes.update(zip(own.columns, table.codes, strict=True))
         for own, table in zip(layout.stages, rows, strict=True):

@@ -57,7 +57,7 @@ class Variable:
     @property
     def is_released(self):
         """Whether counts of this variable alone are released."""
-        return self.kind in _RELEASED and self.tree.n_cells > 1
+        return self.kind in _RELEASED and not self.is_constant
 
     @property
     def is_constant(self):
@@ -246,7 +246,7 @@ class PersonLayout:
 
         They are the changes of values, and for tables with an index those of gaps.
         """
-        tables = []
+        tables: list[tuple] = []
         for own in self.stages:
             tables += [(variable,) for variable in (*own.changes.values(), *own.ratios)]
             if own.index is None:
@@ -257,7 +257,7 @@ class PersonLayout:
 
     def pairs(self):
         """Return all other two-way marginals, of the same row or of a row and its ancestors."""
-        tables = []
+        tables: list[tuple] = []
         for position, own in enumerate(self.stages):
             tables += combinations(own.own, 2)
             if own.parent is None:
