@@ -436,7 +436,7 @@ class PersonFit:
             start = simulator.n_blocks(source)
             codes[:, memory] = np.where(turns == 0, start, before[:, source])
             known.add(memory)
-        self._fit_values(own.own, codes, known)
+        self._fit_values(own.own, codes, known, starts=memoryless)
         self._calibrate(stage, own, rows)
         known -= {own.room, own.slot, *own.memories.values()}
         return codes, known
@@ -445,13 +445,13 @@ class PersonFit:
         """Draw one of the rows of each parent row."""
         return (self._rng.uniform(size=len(sizes)) * sizes).astype(np.int64)
 
-    def _fit_values(self, columns, codes, known, *, keep=True):
+    def _fit_values(self, columns, codes, known, *, keep=True, starts=None):
         """Fit variables in their order, draw each, and add it to the known ones."""
         fitted = {}
         for j in columns:
             if self._layout.variables[j].is_constant:
                 continue
-            fitted[j] = self._conditional(j, codes, known)
+            fitted[j] = self._conditional(j, codes, known, start=(starts or {}).get(j))
             codes[:, j], _ = fitted[j].draw(codes, self._rng)
             known.add(j)
             self._bar.update(keep)
@@ -459,7 +459,7 @@ class PersonFit:
             self._simulator.conditionals.update(fitted)
         return fitted
 
-    def _conditional(self, column, codes, known, fixed=()):
+    def _conditional(self, column, codes, known, fixed=(), start=None):
         """Fit the conditional of a variable given known ones."""
         fixed = (*fixed, *self._bars.of(column, known))
         firsts = [own for own in self._layout.stages if own.first == column]
@@ -473,6 +473,8 @@ class PersonFit:
             if table.pattern is not None and table.columns[1] != column:
                 continue
             tables.append(self._raked(table.with_last(column), codes, marginal, fixed))
+        # A warm start has terms for the first tables: those without memory.
+        tables.sort(key=self._has_memory)
         return fit_conditional(
             column,
             marginal,
@@ -482,7 +484,11 @@ class PersonFit:
             device=self._device,
             fixed=fixed,
             spread=self._measured.block_variances(column) if fixed else None,
+            start=None if fixed else start,
         )
+
+    def _has_memory(self, table):
+        return any(self._layout.variables[j].kind == "memory" for j in table.columns)
 
     def _raked(self, table, codes, marginal, fixed):
         """Scale a table to the sums of the rows of a fit, which preserves its odds ratios.

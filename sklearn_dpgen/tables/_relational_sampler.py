@@ -88,7 +88,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         Private rows that violate rules are counted as they are.
     population_size : int, default=10000
         Persons, and rows of each table, on which the distributions are fitted.
-    max_iter : int, default=50
+    max_iter : int, default=30
         Most steps of L-BFGS for each variable.
     neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
         Neighbouring relation: one person with all rows in all tables is replaced, or added or
@@ -239,7 +239,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         schema: RelationalSchema | Table,
         constraints: Mapping[str, Sequence[Rule]] | Sequence[Rule] | None = None,
         population_size: int = 10_000,
-        max_iter: int = 50,
+        max_iter: int = 30,
         neighbours: str = "replace_one",
         ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
