@@ -12,7 +12,7 @@ from sklearn_dpgen.tables._distributions import joint_codes
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines, fit_conditional
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, _zero_edge, group_sums
 from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator, has_bins
-from sklearn_dpgen.tables._person_layout import SLOTS, change_cells, ratio_cells
+from sklearn_dpgen.tables._person_layout import change_cells, ratio_cells
 from sklearn_dpgen.tables._person_rules import PersonBars
 from sklearn_dpgen.tables._privacy_plan import affordable_cells
 from sklearn_dpgen.tables._records import with_bins
@@ -422,7 +422,8 @@ class PersonFit:
         turns = self._turns(sizes)
         codes = rows.at(rows.starts + turns)
         memoryless = self._fit_values(own.own, codes, set(known), keep=False)
-        # With memory: the row before is drawn from the memoryless fit, whose law is released.
+        # With memory: the row before is drawn from the memoryless fit, whose marginals are
+        # released.
         turns = self._turns(sizes)
         codes, before = (
             rows.at(rows.starts + turns),
@@ -574,7 +575,7 @@ class PersonFit:
         """Correct the bases of the values until simulated rows have the released marginals."""
         conditionals, simulator = self._simulator.conditionals, self._simulator
         columns = [j for j in own.values if j in conditionals]
-        for _ in range(_VALUE_STEPS if len(SLOTS) and columns else 0):
+        for _ in range(_VALUE_STEPS if columns else 0):
             simulator.values(stage, rows, self._rng)
             weights = 1 / rows.sizes
             for j in columns:

@@ -280,16 +280,6 @@ class PersonLayout:
         sorted_tables = dict.fromkeys(tuple(sorted(columns)) for columns in tables)
         return [columns for columns in sorted_tables if columns not in known]
 
-    def crossed(self):
-        """Return the two-way marginals of a value and another value of the row before."""
-        return [
-            tuple(sorted((memory, c)))
-            for own in self.stages
-            for source, memory in own.memories.items()
-            for c in own.values
-            if c != source and self.variables[source].kind == "value"
-        ]
-
 
 # Edges between the cells of a ratio.
 _RATIOS = (0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
