@@ -361,7 +361,7 @@ def _counted(view, synthetic, weights=None):
     return {"columns": columns, "marginals": marginals}
 
 
-def _gap(view, part, codes, weights):
+def _gap(view, part, codes, weights=None):
     """Return how far samples are from a released marginal, and how far the noise moves it.
 
     Noise makes shares negative or larger than 1, so they are projected to the nearest

@@ -38,6 +38,7 @@ def fit_of_case(name):
 # A fit, and what its score is given.
 SCORED = {
     "sliced measures": (FRAME,),
+    "panels": (FRAME.assign(who=[f"person {i // 2}" for i in range(len(FRAME))]),),
     "moments": (FRAME,),
     "moments of public classes": (FRAME,),
     "images": (FRAME,),
