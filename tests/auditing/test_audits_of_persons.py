@@ -77,6 +77,7 @@ def test_rows_that_are_drawn_again_in_each_pass_are_caught(neighbours):
     assert "one person changes the releases by more than they were priced for" in finding
 
 
+@pytest.mark.slow
 @relations
 def test_certified_draws_are_the_same_for_all_other_persons(neighbours, monkeypatch):
     pytest.importorskip("opendp")
@@ -134,8 +135,17 @@ def sampler(**options):
     return TableSampler(schema=SCHEMA, max_iter=5, **BUDGET, **options)
 
 
-@relations
-@pytest.mark.parametrize("weights", [{}, {"unit_weights": "rows", "max_rows": 3}])
+@pytest.mark.parametrize(
+    ("neighbours", "weights"),
+    [
+        ("replace_one", {"unit_weights": "rows", "max_rows": 3}),
+        pytest.param("add_or_remove", {}, marks=pytest.mark.slow),
+        pytest.param("replace_one", {}, marks=pytest.mark.slow),
+        pytest.param(
+            "add_or_remove", {"unit_weights": "rows", "max_rows": 3}, marks=pytest.mark.slow
+        ),
+    ],
+)
 def test_persons_of_a_table_sampler(monkeypatch, neighbours, weights):
     estimator = sampler(neighbours=neighbours, **weights)
     result = audited(estimator, TABLE, n_trials=8)

@@ -47,8 +47,7 @@ def test_engines_give_the_rows_of_frames(make_table, key):
     given = tables(key)
     expected = parts(given)
     assert len(expected) == 7
-    for n_parts in (1, 4):
-        assert parts({n: make_table(frame, n_parts) for n, frame in given.items()}) == expected
+    assert parts({n: make_table(frame, 4) for n, frame in given.items()}) == expected
 
 
 def test_engines_give_the_counts_of_frames(make_table):
