@@ -161,9 +161,13 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     have total weight at most 1, and add to each marginal a non-negative vector of l1 norm at most
     1. Marginals are multiplied by weights whose squares sum to 1 and released as one vector: a
     person adds a non-negative vector of l2 norm at most 1. If a person is replaced, the change is
-    at most √2, as the inner product of two non-negative vectors is not negative. Persons without
-    rows, or with equal rows, attain this. ``max_rows`` bounds the number of rows that is drawn, not
+    at most √2, as the inner product of two non-negative vectors is not negative. Two persons
+    with equal rows each attain this. ``max_rows`` bounds the number of rows that is drawn, not
     the weight of a person. Rows of no person in the root table are dropped.
+
+    Keys of a table with children must be distinct between persons. Rows below a key that several
+    persons have belong to all of these persons, who are protected only together; such rows are not
+    counted.
 
     The budget is split in μ², in which Gaussian releases compose additively: 0.2 for single
     variables, the remainder for marginals. Half of it releases all pairs, by whose counts the most
