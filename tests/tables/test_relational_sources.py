@@ -274,7 +274,9 @@ def test_a_million_rows_of_one_person():
     for one, other in pairs:
         if one.columns[0].startswith("visits."):
             assert one.counts.sum() == pytest.approx(other.counts.sum(), abs=0.2)
-    assert sampler.sample(5)["visits"].groupby("patient").size().max() <= 4
+    # A few synthetic persons can all be without rows.
+    sizes = sampler.sample(50)["visits"].groupby("patient").size()
+    assert sizes.max() <= 4
 
 
 FAULTS = {
