@@ -400,7 +400,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         self.encoders_, self.one_way_marginals_ = released.encoders, released.singles
         self.marginals_ = released.measured.marginals
         self.distribution_ = fit.distribution()
-        warn_of_cuts(plan.details.layout, self.one_way_marginals_, released.n_records)
+        starts = self.distribution_.starts
+        warn_of_cuts(plan.details.layout, self.one_way_marginals_, released.n_records, starts)
 
     def sample(
         self,
@@ -627,7 +628,7 @@ def framed(schema, stages, drawn):
     return frames
 
 
-def warn_of_cuts(layout, marginals, n_records):
+def warn_of_cuts(layout, marginals, n_records, starts):
     """Warn of each table whose released numbers of rows have a spike at the bound of the model.
 
     Parameters
@@ -637,6 +638,8 @@ def warn_of_cuts(layout, marginals, n_records):
         Released counts of single variables.
     n_records : list of float
         For each table the number of persons with rows in it.
+    starts : list of ndarray of int
+        For each variable with bins the first leaf of each.
     """
     for stage, own in zip(layout.declared, layout.stages, strict=True):
         most = stage.max_rows
@@ -648,7 +651,13 @@ def warn_of_cuts(layout, marginals, n_records):
             continue
         name = layout.variables[own.count].name
         tables = [table for table in marginals if table.columns == (name,)]
-        (last, noise), (before, other) = (_cell(tables, size) for size in (most, most - 1))
+        # Many sizes are counted in bins, of which a spike has one of its own.
+        bins = starts[own.count] if len(starts[own.count]) else np.arange(most + 1)
+        *_, width, left = np.diff(np.append(bins, most + 1))
+        if left > 1:
+            continue
+        last, noise = _cell(tables, len(bins) - 1)
+        before, other = (value / width for value in _cell(tables, len(bins) - 2))
         total = max(n_records[own.parent], 1.0)
         if last - before > 3 * math.hypot(noise, other) and last > _CUT_SHARE * total:
             warn_user(

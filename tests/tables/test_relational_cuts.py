@@ -63,3 +63,13 @@ def test_a_person_with_a_row_for_each_value_of_the_index_is_complete():
     longer = Schema(dict(columns) | {"year": Numeric(0, 9, integer=True)})
     with pytest.warns(MaxRowsWarning, match="about 100% of the parent rows have max_rows=3"):
         fit([3] * 50, replace(panel, schema=longer))
+
+
+def test_a_spike_among_many_sizes_is_warned_of():
+    panel = replace(PANEL, max_rows=600)
+    sizes = [*np.random.default_rng(0).integers(1, 500, 200)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(sizes, panel)
+    with pytest.warns(MaxRowsWarning, match="about 33% of .* max_rows=600"):
+        fit(sizes + [700] * 100, panel)
