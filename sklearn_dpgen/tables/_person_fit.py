@@ -180,7 +180,7 @@ class PersonMeasurements:
 
     def _set_keys(self):
         """Relate joined columns to their keys, in whose place the key is drawn."""
-        # The key of each joined column, and of its memory, with the group of each of its blocks.
+        # For each joined column and its memory, those of the key, and the group of each block.
         self._keys = {}
         for own in self.layout.stages:
             for j in own.joined:

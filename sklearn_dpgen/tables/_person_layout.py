@@ -334,8 +334,6 @@ def joined_columns(table):
         The combination of groups of each key.
     """
     declared = {n: c for n, c in table.schema.items() if not isinstance(c, Identifier)}
-    if not declared:
-        return {}, np.zeros(len(table.frame), dtype=np.int64)
     encoder, _ = fine_encoder(Schema(declared), "auto")
     columns = encoder.fit().columns_
     codes, counts = zip(
