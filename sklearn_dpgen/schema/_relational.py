@@ -66,7 +66,8 @@ class Table:
         Whether two rows of a parent row may have the same index.
     frame : DataFrame, optional
         The rows of a public table, with its key and the columns of the schema; they are not
-        protected. Stored as a pandas frame of these columns, in the dtypes of the schema.
+        protected. Rows of other tables with its keys may depend on these columns. Stored as a
+        pandas frame, in the dtypes of the schema.
 
     Raises
     ------

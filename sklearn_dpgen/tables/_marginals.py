@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,19 @@ def _cut(shares, n_groups):
     return groups
 
 
+def _group_parts(shares, parts, n_groups):
+    """Group the categories of each part of an unordered column, all in at most ``n_groups``."""
+    groups, n_found = np.empty(len(shares), dtype=np.int64), 0
+    n_parts = int(parts.max()) + 1
+    for part in range(n_parts):
+        inside = parts == part
+        groups[inside] = n_found + group_categories(
+            shares[inside], n_groups // n_parts, is_ordered=False
+        )
+        n_found = int(groups[inside].max()) + 1
+    return groups
+
+
 def group_sums(shares, groups):
     """Return the sum of the shares in each group."""
     return np.bincount(groups, weights=shares)
@@ -165,12 +179,19 @@ class ColumnBlocks:
         Number of last categories without a value, such as null, with a block of their own each.
     edges : sequence of int
         The category that starts at zero in columns with numbers of both signs, else 0.
+    parts : mapping of int to ndarray of int, default={}
+        For some columns the part of each category, at most 96: no block is in several parts.
     """
 
-    def __init__(self, shares, is_ordered, n_nulls, edges):
+    def __init__(self, shares, is_ordered, n_nulls, edges, parts=MappingProxyType({})):
         self._is_ordered, self._n_nulls, self._edges = is_ordered, n_nulls, list(edges)
         self._groups = {}
-        self.blocks = [self._group(j, s, min(len(s), MAX_BLOCKS)) for j, s in enumerate(shares)]
+        self.blocks = [
+            _group_parts(s, parts[j], MAX_BLOCKS)
+            if j in parts
+            else self._group(j, s, min(len(s), MAX_BLOCKS))
+            for j, s in enumerate(shares)
+        ]
         self._shares = [group_sums(s, b) for s, b in zip(shares, self.blocks, strict=True)]
         self.sizes = list(map(len, self._shares))
         self._edges = [blocks[e] for blocks, e in zip(self.blocks, self._edges, strict=True)]

@@ -40,6 +40,9 @@ class PersonRecords:
         self._sizes: dict = {}
         for own, table in zip(layout.stages, rows, strict=True):
             self._codes.update(zip(own.columns, table.codes, strict=True))
+        for j, groups in layout.joined.items():
+            keys = self._codes[layout.variables[j].source]
+            self._codes[j] = _small(groups, groups.max())[keys]
         for own, table in zip(layout.stages, rows, strict=True):
             if own.parent is not None:
                 self._derive(own, table.parent, len(rows[own.parent].weights))

@@ -66,8 +66,8 @@ class PersonMeasurements:
 
     def __init__(self, layout, leaves, weights, noise_scale, release, n_records):
         self.layout = layout
-        # The noise of the shares of each released pair.
-        self._noise: dict = {}
+        # The shares of each released pair, and their noise.
+        self._pairs: dict = {}
         variables, released = layout.variables, sorted(leaves)
         trees = [variables[j].tree for j in released]
         own_weights = np.array([weights[j] for j in released])
@@ -137,6 +137,7 @@ class PersonMeasurements:
             [variables[j].is_ordered for j in order],
             [variables[j].n_nulls for j in order],
             [edges[j] for j in order],
+            {order.index(key): parts for key, parts in layout.parts.items()},
         )
         places = {j: i for i, j in enumerate(order)}
         for own in layout.stages:
@@ -175,6 +176,31 @@ class PersonMeasurements:
         names = [variable.name for variable in variables]
         cells = [self.cells[j] for j in range(len(variables))]
         self.measured = Measurements(names, cells, self.n_records[0], self.blocks)
+        self._set_keys()
+
+    def _set_keys(self):
+        """Relate joined columns to their keys, in whose place the key is drawn."""
+        # For each joined column and its memory, those of the key, and the group of each block.
+        self._keys = {}
+        for own in self.layout.stages:
+            for j in own.joined:
+                key, groups = self.layout.variables[j].source, self.layout.joined[j]
+                of_block = np.zeros(self.blocks.sizes[key], dtype=np.int64)
+                of_block[self.blocks.blocks[key]] = groups
+                self._keys[j] = key, of_block
+                if j in own.memories:
+                    with_start = np.append(of_block, self.blocks.sizes[j])
+                    self._keys[own.memories[j]] = own.memories[key], with_start
+                self.measured.learn(key, groups, self.cells[j].shares, self.cells[j].variances)
+
+    def _of_keys(self, marginal):
+        """Return a marginal of joined columns as one of their keys, with the same cells."""
+        found = {}
+        for j, groups in zip(marginal.columns, marginal.groups, strict=True):
+            key, of_block = self._keys.get(j, (j, slice(None)))
+            found[key] = groups[of_block]
+        columns = tuple(sorted(found))
+        return Marginal(columns, tuple(found[j] for j in columns))
 
     def _block_means(self, variable, blocks):
         """Return the mean leaf of each block, a half more for other variables than counts."""
@@ -217,7 +243,7 @@ class PersonMeasurements:
             kinds = {self.layout.variables[j].kind for j in columns}
             if kinds & {"gap", "first"}:
                 n_cells *= _FINER
-            marginals.append(self.blocks.marginal(columns, n_cells))
+            marginals.append(self._of_keys(self.blocks.marginal(columns, n_cells)))
         return marginals
 
     def strongest(self, candidates, count):
@@ -233,14 +259,11 @@ class PersonMeasurements:
         list of tuple of int
         """
         strengths = dict.fromkeys(candidates, 0.0)
-        for table in self.measured.tables:
-            columns = tuple(sorted(table.columns))
-            if columns not in strengths or table.pattern is not None:
-                continue
-            shares = table.shares
+        for columns in strengths:
+            shares, scale = self._pairs[columns]
             total = max(float(shares.sum()), 1e-9)
             mean = np.outer(shares.sum(axis=1), shares.sum(axis=0)) / total
-            noise = shares.size * self._noise[columns] ** 2
+            noise = shares.size * scale**2
             excess = max(float(((shares - mean) ** 2).sum()) - noise, 0.0)
             strengths[columns] = math.sqrt(excess * shares.size)
         order = sorted(candidates, key=lambda columns: -strengths[columns])
@@ -281,7 +304,8 @@ class PersonMeasurements:
         marginals = self.marginals_of(candidates, spreads)
         expected = self.expected(marginals)
         tables, _ = release_marginals(counts(marginals), weights, release)
-        for marginal, table, spread, mean in zip(marginals, tables, spreads, expected, strict=True):
+        parts = zip(candidates, marginals, tables, spreads, expected, strict=True)
+        for columns, marginal, table, spread, mean in parts:
             n = self._total(marginal.columns)
             if marginal.columns[0] in self.changes:
                 self._add_change(marginal, table, spread, mean)
@@ -293,7 +317,7 @@ class PersonMeasurements:
                 if self.layout.variables[j].stage == stage and self.layout.variables[j].is_released
             }
             self.measured.add(marginal, table, spread, mean, n_records=n, learned=learned)
-            self._noise[marginal.columns] = spread / n
+            self._pairs[columns] = table / n, spread / n
 
     def _add_change(self, marginal, counts, noise_scale, expected):
         (change,) = marginal.columns

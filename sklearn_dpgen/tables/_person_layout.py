@@ -6,10 +6,10 @@ from itertools import combinations
 import numpy as np
 
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.schema import Ordinal, Schema
+from sklearn_dpgen.schema import Identifier, Ordinal, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
-from sklearn_dpgen.tables._marginals import MAX_BLOCKS
+from sklearn_dpgen.tables._marginals import MAX_BLOCKS, ColumnBlocks
 from sklearn_dpgen.tables._releases import column_trees, fine_encoder
 
 __all__ = ["SLOTS", "PersonLayout", "StageVariables", "Variable", "change_cells", "ratio_cells"]
@@ -17,7 +17,7 @@ __all__ = ["SLOTS", "PersonLayout", "StageVariables", "Variable", "change_cells"
 # Positions of a row among the rows of its parent: the only one, the first, a later one, the last.
 SLOTS = ("only", "first", "middle", "last")
 # Kinds with a noisy count of their own; slots, rooms and memories follow from other variables.
-_RELEASED = frozenset({"value", "index", "count", "first", "gap"})
+_RELEASED = frozenset({"value", "index", "joined", "count", "first", "gap"})
 # The most bins of the room that is left for later rows, which is public.
 _ROOMS = 64
 
@@ -32,8 +32,9 @@ class Variable:
     stage : int
         The table whose rows have this variable.
     kind : str
-        "value" and "index" are columns. "count" is the number of rows of a child table, and
-        "first" the index of the first of them. "gap" is the index less that of the row before,
+        "value" and "index" are columns. "joined" is a column of the public table that has
+        ``source`` as a key. "count" is the number of rows of a child table, and "first" the index
+        of the first of them. "gap" is the index less that of the row before,
         "slot" the position of a row, "room" the largest possible gap, and "pace" the room over the
         number of rows that are left. "memory" is the value of
         ``source`` in the row before, and "change" the change of ``source`` since then. "ratio" is
@@ -76,10 +77,12 @@ class StageVariables:
         columns, then for each child table its number of rows and its first index.
     values : list of int
         Columns, without the sequence index and constant columns.
+    joined : list of int
+        Columns of public tables. They are groups of a key, which is drawn in their place.
     index, count, first, gap, room, pace, slot : int or None
         Variables of the sequence of rows; ``count`` and ``first`` are variables of the parent.
     memories, changes : dict of int to int
-        The memory and the change of each value.
+        The memory of each value and joined column, and the change of each value.
     ratios : dict of int to (int, int)
         For each ratio the variable that it is relative to, and the variable: a gap relative to the
         pace, and a first index relative to that of rows at equal distances.
@@ -91,6 +94,7 @@ class StageVariables:
     ties: bool
     own: list = field(default_factory=list)
     values: list = field(default_factory=list)
+    joined: list = field(default_factory=list)
     index: int | None = None
     count: int | None = None
     first: int | None = None
@@ -123,13 +127,19 @@ class PersonLayout:
         Fitted encoders with the finest bins; None for a table without columns.
     variables : list of Variable
     stages : list of StageVariables
+    joined : dict of int to ndarray of int
+        The group of each key, for each joined column.
+    parts : dict of int to ndarray of int
+        For each key of joined columns, the combination of groups of each category.
     """
 
     def __init__(self, stages):
         self.declared = tuple(stages)
         self.encoders, self.variables, self.stages = [], [], []
+        self.joined, self.parts = {}, {}
         for position, stage in enumerate(self.declared):
             self._add_columns(position, stage)
+            self._add_joined(position, stage)
         for position, stage in enumerate(self.declared):
             if stage.parent is not None:
                 self._add_sequence(position, stage)
@@ -158,6 +168,20 @@ class PersonLayout:
             elif not self.variables[added].is_constant:
                 own.values.append(added)
         own.own += own.values
+
+    def _add_joined(self, position, stage):
+        own = self.stages[position]
+        for key, table in stage.public_keys.items():
+            source = own.columns[[*stage.columns].index(key)]
+            found, parts = joined_columns(table)
+            for name, (groups, is_ordered, n_nulls) in found.items():
+                tree = ColumnTree(int(groups.max()) + 1, is_flat=True)
+                full = f"{stage.name}.{key}.{name}"
+                added = self._add(full, position, "joined", tree, is_ordered, n_nulls, source)
+                own.joined.append(added)
+                self.joined[added] = groups
+            if found:
+                self.parts[source] = parts
 
     def _add_sequence(self, position, stage):
         own, parent = self.stages[position], self.stages[stage.parent]
@@ -188,7 +212,7 @@ class PersonLayout:
             own.ratios[ratio] = own.pace, own.gap
             ratio = self._add(f"relative first of {name}", stage.parent, "ratio", None, True)
             parent.ratios[ratio] = own.count, own.first
-        sources = own.values + [v for v in (own.index, own.gap) if v is not None]
+        sources = own.values + own.joined + [v for v in (own.index, own.gap) if v is not None]
         for source in sources:
             variable = self.variables[source]
             own.memories[source] = self._add(
@@ -259,17 +283,22 @@ class PersonLayout:
         """Return all other two-way marginals, of the same row or of a row and its ancestors."""
         tables: list[tuple] = []
         for position, own in enumerate(self.stages):
-            tables += combinations(own.own, 2)
+            # Columns of one public table, and its key, depend on each other in a public way.
+            tables += [
+                (a, b)
+                for a, b in combinations(own.own + own.joined, 2)
+                if self._key_of(a) != self._key_of(b)
+            ]
             if own.parent is None:
                 continue
             ancestors = [
                 j
                 for above in self.path(position)[1:]
-                for j in self.stages[above].own
+                for j in self.stages[above].own + self.stages[above].joined
                 if self.variables[j].kind != "first"
             ]
-            tables += [(a, c) for a in ancestors for c in own.own]
-            for c in own.values:
+            tables += [(a, c) for a in ancestors for c in own.own + own.joined]
+            for c in own.values + own.joined:
                 tables += [(own.slot, c), (own.memories[c], c)]
                 if own.index is not None:
                     tables.append((own.index, c))
@@ -279,6 +308,63 @@ class PersonLayout:
         known = set(self.sequences())
         sorted_tables = dict.fromkeys(tuple(sorted(columns)) for columns in tables)
         return [columns for columns in sorted_tables if columns not in known]
+
+    def _key_of(self, variable):
+        return self.variables[variable].source if variable in self.joined else variable
+
+
+def joined_columns(table):
+    """Return the columns of a public table as groups of its keys.
+
+    Groups have two keys on average or more: finer ones are the key itself. The combinations are at
+    most as many as the blocks of a key, and until they are, the column with the most groups gets
+    half of them.
+
+    Parameters
+    ----------
+    table : Table
+        With a frame.
+
+    Returns
+    -------
+    columns : dict of str to (ndarray of int of shape (n_keys,), bool, int)
+        The group of each key, whether groups are ordered, and how many of the last ones are null.
+        Columns with one group are left out.
+    parts : ndarray of int of shape (n_keys,)
+        The combination of groups of each key.
+    """
+    declared = {n: c for n, c in table.schema.items() if not isinstance(c, Identifier)}
+    encoder, _ = fine_encoder(Schema(declared), "auto")
+    columns = encoder.fit().columns_
+    codes, counts = zip(
+        *(
+            np.unique(column.codes(table.frame[n]), return_inverse=True, return_counts=True)[1:]
+            for n, column in columns.items()
+        ),
+        strict=True,
+    )
+    is_ordered = [isinstance(column, Binned | Ordinal) for column in columns.values()]
+    n_nulls = [int(table.frame[name].isna().any()) for name in columns]
+    blocks = ColumnBlocks(counts, is_ordered, n_nulls, [0] * len(codes))
+    sizes = [min(size, len(table.frame) // 2) for size in blocks.sizes]
+    while True:
+        used = [i for i, size in enumerate(sizes) if size > 1]
+        groups = [
+            blocks.marginal((i,), sizes[i]).groups[0][blocks.blocks[i]][codes[i]] for i in used
+        ]
+        parts = np.zeros(len(table.frame), dtype=np.int64)
+        for own in groups:
+            parts = np.unique(parts * MAX_BLOCKS + own, return_inverse=True)[1]
+        if parts.max() < MAX_BLOCKS:
+            break
+        widest = max(used, key=lambda i: (sizes[i], i))
+        sizes[widest] = (sizes[widest] + 1) // 2
+    names = [*columns]
+    return {
+        # A group of two may have null and values.
+        names[i]: (own, is_ordered[i], int(n_nulls[i] and sizes[i] > 2))
+        for i, own in zip(used, groups, strict=True)
+    }, parts
 
 
 # Edges between the cells of a ratio.

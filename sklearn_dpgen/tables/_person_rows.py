@@ -47,7 +47,7 @@ from sklearn_dpgen.preprocessing._reader import (
     map_blocks,
 )
 from sklearn_dpgen.preprocessing._tabular import check_categories
-from sklearn_dpgen.schema import Categorical, Identifier, RelationalSchema
+from sklearn_dpgen.schema import Categorical, Identifier, RelationalSchema, Table
 from sklearn_dpgen.schema._column import Column, given_as
 from sklearn_dpgen.schema._relational import ALIKE, as_integers
 from sklearn_dpgen.tables._table_counter import WHOLE
@@ -82,7 +82,7 @@ class Stage:
         Whether two rows of a parent row may have the same index.
     primary_key, foreign_key : str or None, default=None
         Columns of the keys of the rows, and of their private parents.
-    public_keys : dict of str to str, default={}
+    public_keys : dict of str to Table, default={}
         The public table of each foreign key to one.
     unread : tuple of str, default=()
         Further columns of the table, identifiers that are no keys.
@@ -96,7 +96,7 @@ class Stage:
     ties: bool = True
     primary_key: str | None = None
     foreign_key: str | None = None
-    public_keys: dict[str, str] = field(default_factory=dict)
+    public_keys: dict[str, Table] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
 
 
@@ -153,11 +153,11 @@ def _panel_stages(schema):
 def _columns(schema, name):
     """Return the modelled columns of a table, its keys of public tables, and other columns."""
     table = schema[name]
-    public = {c: p for c, p in table.foreign_key.items() if schema[p].frame is not None}
+    parents = {column: schema[parent] for column, parent in table.foreign_key.items()}
+    public = {column: parent for column, parent in parents.items() if parent.frame is not None}
     columns = {n: c for n, c in table.schema.items() if not isinstance(c, Identifier)}
     for column, parent in public.items():
-        keys = schema[parent].frame[schema[parent].primary_key]
-        columns[column] = Categorical(keys.tolist())
+        columns[column] = Categorical(parent.frame[parent.primary_key].tolist())
     unread = tuple(n for n in table.schema if n not in columns and n not in table.keys)
     return {"columns": columns, "public_keys": public, "unread": unread}
 

@@ -376,9 +376,9 @@ class Measurements:
                 continue
             others = tuple(i for i in range(counts.ndim) if i != axis)
             spread = noise**2 * counts.size / counts.shape[axis]
-            self._learn(column, cells, shares.sum(axis=others), spread)
+            self.learn(column, cells, shares.sum(axis=others), spread)
 
-    def _learn(self, column, groups, sums, variance):
+    def learn(self, column, groups, sums, variance):
         """Update the shares of a column by noisy sums of groups of them (Kalman filter)."""
         shares, variances = self._shares[column], self._variances[column]
         known, spread = group_sums(shares, groups), group_sums(variances, groups)

@@ -613,7 +613,7 @@ def test_keys_of_public_tables_are_categories_and_identifiers_are_not_read():
     )
     (stage,) = stages_of(schema)
     assert [*stage.columns] == ["sex", "lives"]
-    assert stage.public_keys == {"lives": "towns"}
+    assert stage.public_keys == {"lives": schema["towns"]}
     frame = pd.DataFrame(
         {"k": [5, 6], "lives": ["Bern", "Ulm"], "sex": ["f", "m"], "name": ["secret", "other"]}
     )

@@ -39,6 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyC
 relations = pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
 
 EPSILON, DELTA = 20.0, 1e-5
+WARDS = pd.DataFrame({"ward": list("abcdef"), "beds": [5, 30, 30, 12, 30, 30]})
 TREE = RelationalSchema(
     {
         "persons": Table(
@@ -65,9 +66,12 @@ TREE = RelationalSchema(
         ),
         "calls": Table(
             Schema({"hour": Numeric(0, 23, integer=True), "ok": Categorical([0, 1])}),
-            foreign_key={"person": "persons"},
+            foreign_key={"person": "persons", "ward": "wards"},
             sequence_index="hour",
             max_rows=4,
+        ),
+        "wards": Table(
+            Schema({"beds": Numeric(0, 50, integer=True)}), primary_key="ward", frame=WARDS
         ),
     }
 )
@@ -189,12 +193,15 @@ def tables_of(people, seed=None):
             rows["drugs"] += [(f"{stay} {j}", stay, drug) for j, drug in enumerate(drugs)]
         keys = one.get("call_keys", ["p"] * len(one["calls"]))
         keys = [own if key == "p" else key for key in keys]
-        rows["calls"] += [(key, *call) for key, call in zip(keys, one["calls"], strict=True)]
+        rows["calls"] += [
+            (key, hour, ok, "abcdef"[(2 * hour + ok) % 6])
+            for key, (hour, ok) in zip(keys, one["calls"], strict=True)
+        ]
     names = {
         "persons": ["person", "sex", "born"],
         "stays": ["stay", "person", "day", "cost"],
         "drugs": ["dose", "stay", "drug"],
-        "calls": ["person", "hour", "ok"],
+        "calls": ["person", "hour", "ok", "ward"],
     }
     frames = {name: pd.DataFrame(rows[name], columns=names[name]) for name in names}
     if seed is None:
@@ -489,6 +496,28 @@ def numbers_of_all(monkeypatch):
     )
 
 
+def joined_of_others(monkeypatch):
+    """The columns of the public table are those of the row before, of any person."""
+    start = PersonRecords.__init__
+
+    def shifted(self, layout, rows):
+        start(self, layout, rows)
+        self._codes.update({j: np.roll(self._codes[j], 1) for j in layout.joined})
+
+    monkeypatch.setattr(PersonRecords, "__init__", shifted)
+
+
+def a_join_that_repeats_rows(monkeypatch):
+    """A row is joined with each public row that has the same columns."""
+    leaves = PersonRecords.leaves
+
+    def repeated(self, j):
+        groups = self._layout.joined.get(j)
+        return leaves(self, j) * (1 if groups is None else np.bincount(groups))
+
+    monkeypatch.setattr(PersonRecords, "leaves", repeated)
+
+
 def divided_by_rows(monkeypatch):
     count, leaves = PersonRecords.marginal_counts, PersonRecords.leaves
 
@@ -530,6 +559,7 @@ BREACHES = [
     (rows_weigh_one, "panel", ["many stays of one row"], 100),
     (weights_of_the_parent_alone, "tree", ["many stays of one row"], 100),
     (weights_rounded_up, "tree", ["many rows of one stay alone"], 1 + 1e-7),
+    (a_join_that_repeats_rows, "tree", ["many equal rows"], 1.1),
     (divided_by_rows, "tree", ["many equal rows"], 3),
     (persons_counted_by_rows, "tree", ["stays without drugs"], 2),
     (repeated_roots, "tree", ["two root rows"], 1.1),
@@ -551,6 +581,11 @@ def test_a_person_that_changes_more_is_caught(monkeypatch, breach, kind, names, 
 def test_what_depends_on_others_is_caught(monkeypatch, breach, kind):
     breach(monkeypatch)
     assert depends_on_others(kind, ["other rows", "ties"])
+
+
+def test_joined_columns_of_others_are_caught(monkeypatch):
+    joined_of_others(monkeypatch)
+    assert depends_on_others("tree", ["other rows", "ties"])
 
 
 def test_an_order_by_position_is_caught(monkeypatch):
