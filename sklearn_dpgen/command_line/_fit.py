@@ -429,6 +429,10 @@ def _compare(sampler, given, synthetic, out, arguments, console):
     }
     real, synthetic = real.get("", real), synthetic.get("", synthetic)
     target = arguments.target[0] if arguments.target else None
+    if target is not None and "" not in given:
+        # The report takes the name of a column, of whichever table.
+        columns = (c for n in given for c in schema[n].schema if f"{n}.{c}" == target)
+        target = next(columns, None)
     page = QualityReport(
         real, synthetic, privacy=sampler.privacy_, schema=sampler.schema, target=target
     )
@@ -476,18 +480,19 @@ def make_sampler(
     from sklearn_dpgen.schema import RelationalSchema
     from sklearn_dpgen.tables import RelationalSampler, TableSampler
 
+    target = arguments.target
+    if target is not None:
+        target = target[0] if len(target) == 1 else target
     if isinstance(schema, RelationalSchema):
         return RelationalSampler(
             arguments.epsilon,
             arguments.delta,
             schema=schema,
+            target=target,
             neighbours=arguments.neighbours,
             noise=arguments.noise,
             ledger=ledger,
         )
-    target = arguments.target
-    if target is not None:
-        target = target[0] if len(target) == 1 else target
     counted: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
     return TableSampler(
         arguments.epsilon,

@@ -24,13 +24,6 @@ __all__ = [
 ]
 
 
-# Options without a meaning for tables with keys, and the reason.
-_OF_ONE_TABLE = {
-    "unit": "a relational schema declares its persons",
-    "target": "tables with keys have no target",
-}
-
-
 def add_command(
     commands: Any, name: str, run: Callable, *, summary: str, text: str, examples: str
 ) -> argparse.ArgumentParser:
@@ -181,8 +174,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         "--target",
         action="append",
         metavar="COLUMN",
-        help="column that will be predicted from the others; its marginals get more of the budget; "
-        "may be repeated",
+        help="column that will be predicted from the others, TABLE.COLUMN of a relational schema; "
+        "its marginals get more of the budget; may be repeated",
     )
 
 
@@ -195,9 +188,8 @@ def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
     if schema is None:
         return
     if hasattr(schema, "order"):
-        for name, reason in _OF_ONE_TABLE.items():
-            if getattr(arguments, name) is not None:
-                raise CommandError(f"--{name} must be left out: {reason}.")
+        if arguments.unit is not None:
+            raise CommandError("--unit must be left out: a relational schema declares its persons.")
         return
     if getattr(arguments, "tables", None):
         raise CommandError("--table must be left out: the schema is that of one table.")

@@ -301,8 +301,16 @@ def expand_marginals(marginals, names, constants=()):
     return [columns for columns in dict.fromkeys(wanted.values()) if len(columns) > 1]
 
 
-def target_columns(target, names):
+def target_columns(target, names, rule="name columns of the schema"):
     """Return the column indices of the targets.
+
+    Parameters
+    ----------
+    target : str, sequence of str or None
+    names : list of str
+        Names of all columns.
+    rule : str
+        What a target must do, for the message.
 
     Raises
     ------
@@ -312,7 +320,7 @@ def target_columns(target, names):
     wanted = [target] if isinstance(target, str) else list(target or ())
     unknown = [name for name in wanted if name not in names]
     if unknown:
-        raise PublicValueError(f"target must name columns of the schema, got {unknown}.")
+        raise PublicValueError(f"target must {rule}, got {unknown}.")
     if len({*wanted}) < len(wanted):
         raise PublicValueError(f"target must name distinct columns, got {wanted}.")
     return [names.index(name) for name in wanted]

@@ -246,12 +246,14 @@ class PersonMeasurements:
             marginals.append(self._of_keys(self.blocks.marginal(columns, n_cells)))
         return marginals
 
-    def strongest(self, candidates, count):
+    def strongest(self, candidates, preferences, count):
         """Return the most dependent of some pairs, by the released marginals.
 
         Parameters
         ----------
         candidates : sequence of tuple of int
+        preferences : ndarray of shape (n_candidates,)
+            Factors of the dependence.
         count : int
 
         Returns
@@ -266,7 +268,8 @@ class PersonMeasurements:
             noise = shares.size * scale**2
             excess = max(float(((shares - mean) ** 2).sum()) - noise, 0.0)
             strengths[columns] = math.sqrt(excess * shares.size)
-        order = sorted(candidates, key=lambda columns: -strengths[columns])
+        factors = dict(zip(candidates, preferences, strict=True))
+        order = sorted(candidates, key=lambda pair: -factors[pair] * strengths[pair])
         return order[:count]
 
     def _total(self, columns):

@@ -18,7 +18,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import RelationalSchema, Table
 from sklearn_dpgen.schema._rules import Rule
-from sklearn_dpgen.tables._marginals import Marginal
+from sklearn_dpgen.tables._marginals import Marginal, target_columns
 from sklearn_dpgen.tables._person_counts import PersonRecords
 from sklearn_dpgen.tables._person_distribution import PersonDistribution
 from sklearn_dpgen.tables._person_layout import PersonLayout
@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RelationalSampler"]
 
-# Share of the budget of single variables, and the weight of marginals that sequences need.
-_SINGLES, _SEQUENCES = 0.2, 2.0
+# Share of the budget of single variables, and the weights of marginals that sequences need, and of
+# those that hold a target.
+_SINGLES, _SEQUENCES, _TARGETS = 0.2, 2.0, 2.0
 # The most two-way marginals that are released without a selection.
 _MOST_PAIRS = 200
 # Share of the pairs that are released again, as the most dependent ones, and their share of the
@@ -78,6 +79,11 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         Failure probability of the guarantee, in (0, 1).
     schema : RelationalSchema or Table
         The public declaration of the tables and their keys; a Table declares a panel.
+    target : str, list of str or None, default=None
+        Columns to predict from the others, as "table.column", or "column" if the schema is a
+        Table. Their two-way marginals, with columns of the same row, of the rows above and of the
+        row before, have half the noise of others, and are preferred when the most dependent ones
+        are released again.
     constraints : mapping of str to list of rules, list of rules for a panel, or None, default=None
         Public rules of the rows of each table that every synthetic row satisfies:
         :class:`~sklearn_dpgen.schema.Inequality`, :class:`~sklearn_dpgen.schema.Implication`,
@@ -141,8 +147,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         ``neighbours="add_or_remove"``: add or remove one person of at least two; the number of
         persons is not public. A person comes with all rows in all tables.
     :Public: The number of persons, unless persons are added or removed; names of the columns, and
-        of the tables; ``schema`` with ``max_rows`` and public tables; ``constraints``. Numbers of
-        rows are not.
+        of the tables; ``schema`` with ``max_rows`` and public tables; ``target``;
+        ``constraints``. Numbers of rows are not.
     :Bounded by: The declared schema: a row has one category in each column, and the rows of a
         person in one table together count once.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
@@ -174,6 +180,9 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     variables, the remainder for marginals. Half of it releases all pairs, by whose counts the most
     dependent ones are chosen, which costs nothing; the other half releases these again, at a finer
     resolution. If there are more than 200 pairs, the most dependent ones are selected privately.
+    Marginals that hold a target have twice the weight of others in the first half. In the choice
+    for the second half, all marginals of which have equal noise, their dependence counts twice. If
+    there are more than 200 pairs, those of a target are released without a selection.
 
     The row before is drawn from the fit without memory, whose distribution is released, rather than
     from simulated sequences, in which errors would add up. Simulated sequences then calibrate the
@@ -227,6 +236,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         "epsilon": BUDGET,
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "schema": [RelationalSchema, Table],
+        "target": [str, list, tuple, None],
         "constraints": [Mapping, list, tuple, None],
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -242,6 +252,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         delta: float = 1e-5,
         *,
         schema: RelationalSchema | Table,
+        target: str | Sequence[str] | None = None,
         constraints: Mapping[str, Sequence[Rule]] | Sequence[Rule] | None = None,
         population_size: int = 10_000,
         max_iter: int = 30,
@@ -255,6 +266,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
+        self.target = target
         self.constraints = constraints
         self.population_size = population_size
         self.max_iter = max_iter
@@ -365,7 +377,8 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         for planned, scale in zip(details.rounds, scales, strict=True):
             candidates = planned.candidates
             if planned.n_chosen is not None:
-                candidates = measured.strongest(candidates, planned.n_chosen)
+                preferences = details.preferences(candidates)
+                candidates = measured.strongest(candidates, preferences, planned.n_chosen)
             if planned.n_selected is not None:
                 spread = scale * math.sqrt(planned.n_selected)
                 marginals = measured.marginals_of(candidates, [spread] * len(candidates))
@@ -377,7 +390,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
             measured.release(
                 candidates,
                 records.marginal_counts,
-                details.weights(candidates),
+                details.weights(planned),
                 scale,
                 release,
             )
@@ -694,6 +707,18 @@ def _new_keys(schema, name, n):
     return np.arange(1, n + 1) if column is None else column.made_up(n).to_numpy()
 
 
+def _targets(sampler, layout):
+    """Return the variables of the targets; an error if one is not a column of the schema."""
+    is_panel = isinstance(sampler.schema, Table)
+    names: dict[str, int] = {}
+    for stage, own in zip(layout.declared, layout.stages, strict=True):
+        prefix = "" if is_panel else f"{stage.name}."
+        names |= {f"{prefix}{name}": j for name, j in zip(stage.columns, own.columns, strict=True)}
+    form = "" if is_panel else ' as "table.column"'
+    found = target_columns(sampler.target, list(names), f"name columns of the schema{form}")
+    return {[*names.values()][i] for i in found}
+
+
 class _PersonPlan:
     """The releases of a fit, with their noise scales and privacy report.
 
@@ -713,6 +738,7 @@ class _PersonPlan:
             if math.isfinite(sampler.epsilon):
                 check_delta_size(delta, self.n_records)
         self._sequences = {*layout.sequences()}
+        self._targets = _targets(sampler, layout)
         self.rounds = self._planned_rounds()
         self.marginals = MarginalsPlan(
             sampler.epsilon,
@@ -739,13 +765,36 @@ class _PersonPlan:
             again = max(1, round(_AGAIN * len(pairs)))
             last = Round(tuple(pairs), rest * _AGAIN_SHARE, n_chosen=again)
             return (Round(tables, rest * (1 - _AGAIN_SHARE)), last)
-        first = rest * len(sequences) / (len(sequences) + _MOST_PAIRS)
-        rounds = (Round(tuple(sequences), first),) if sequences else ()
-        return (*rounds, Round(tuple(pairs), rest - first, _MOST_PAIRS))
+        # Pairs of targets are not selected, and each counts as several others in their shares.
+        given = [pair for pair in pairs if self._holds_target(pair)]
+        others = [pair for pair in pairs if not self._holds_target(pair)]
+        n_selected = _MOST_PAIRS if len(others) > _MOST_PAIRS else None
+        kinds = [
+            (sequences, len(sequences), None),
+            (given, _TARGETS**2 * len(given), None),
+            (others, n_selected or len(others), n_selected),
+        ]
+        total = sum(size for _, size, _ in kinds)
+        return tuple(
+            Round(tuple(tables), rest * size / total, n) for tables, size, n in kinds if tables
+        )
 
-    def weights(self, candidates):
-        """Return the public weights of some marginals."""
-        return np.array([_SEQUENCES if c in self._sequences else 1.0 for c in candidates])
+    def _holds_target(self, columns):
+        """Return whether a marginal holds a target, or its value in the row before."""
+        sources = {self.layout.variables[j].source for j in columns}
+        return not self._targets.isdisjoint(sources.union(columns))
+
+    def preferences(self, candidates):
+        """Return the public factors by which some marginals are preferred to others."""
+        return np.array([_TARGETS if self._holds_target(c) else 1.0 for c in candidates])
+
+    def weights(self, planned):
+        """Return the public weights of the marginals of a round."""
+        if planned.n_tables < len(planned.candidates):
+            # Marginals that are chosen have equal noise, which is therefore known before.
+            return np.ones(planned.n_tables)
+        sequences = [_SEQUENCES if c in self._sequences else 1.0 for c in planned.candidates]
+        return np.array(sequences) * self.preferences(planned.candidates)
 
     @property
     def _sizes(self):
@@ -768,16 +817,9 @@ class _PersonPlan:
 
     def _table_scales(self):
         scales = self.marginals.mechanism.noise_scales[1:]
-        factors = [
-            noise_factors(
-                self.weights(one.candidates)
-                if one.n_tables == len(one.candidates)
-                else np.ones(one.n_tables)
-            )
-            for one in self.rounds
-        ]
-        pairs = zip(scales, factors, strict=True)
-        return np.concatenate([scale * factor for scale, factor in pairs] or [np.zeros(0)])
+        pairs = zip(scales, map(self.weights, self.rounds), strict=True)
+        found = [scale * noise_factors(weights) for scale, weights in pairs]
+        return np.concatenate(found or [np.zeros(0)])
 
     def warn(self, n_records):
         """Warn if counts of so many persons are below the noise."""
@@ -794,8 +836,7 @@ class _PersonPlan:
         """Return the PrivacyReport of the fit."""
         sampler, schema = self._sampler, self._sampler._relational
         public = ["column_names", "schema"]
-        if sampler.constraints is not None:
-            public.append("constraints")
+        public += [n for n in ("target", "constraints") if getattr(sampler, n) is not None]
         if sampler.neighbours == "replace_one":
             public.insert(0, "n_samples")
         rounding = 0.0

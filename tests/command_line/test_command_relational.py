@@ -300,7 +300,10 @@ def test_an_input_is_never_replaced(run, hospital):
         (("visits.csv",), "must name the table of each file: ['patients', 'visits']"),
         ((*CSV, "--table", "x=visits.csv"), "must name tables of the schema"),
         ((*CSV, "--unit", "patient"), "--unit must be left out: a relational schema declares"),
-        ((*CSV, "--target", "cost"), "--target must be left out: tables with keys have no target"),
+        (
+            (*CSV, "--target", "cost"),
+            "target must name columns of the schema as \"table.column\", got ['cost']",
+        ),
         ((*CSV, "--max-rows", "2"), "A relational schema declares max_rows of each table"),
         ((*CSV, "--schema", "schema.yaml"), "--table must be left out: the schema is that of one"),
         (("--table", "visits=none.csv"), "There is no table none.csv"),
