@@ -98,6 +98,9 @@ def test_the_plan_is_that_of_the_estimator(run, hospital):
     assert "one person" in run(*plan, "--rows", "5000").out
     assert run(*plan).code == 2
     assert run(*plan, "--neighbours", "add_or_remove").code == 0
+    done = run(*plan, "--rows", "5000", "--target", "visits.cost", "--json")
+    sampler = RelationalSampler(schema=RelationalSchema.from_yaml(HOSPITAL), target="visits.cost")
+    assert PrivacyReport.from_dict(done.json["report"]) == sampler.plan(5000) != expected
     done = run(*plan, "--rows", "5000", *CSV[:2])
     assert done.code == 2
     assert "--table must name public tables, as no other is read, got ['patients']" in done.err
@@ -255,7 +258,8 @@ def test_a_model_is_shown(run, hospital):
 
 
 def test_pages_of_tables(run, hospital, pages):
-    done = run("synthesize", *FIT, *CSV, "--not-private-report", "--title", "Visits", "--json")
+    options = ("--not-private-report", "--title", "Visits", "--target", "visits.cost")
+    done = run("synthesize", *FIT, *CSV, *options, "--json")
     assert done.code == 0, done.err
     pages = ["model-card.html", "quality-report.html", "quality-report-NOT-PRIVATE.html"]
     assert {*pages, "model-card.json"} <= {*os.listdir("out")}
