@@ -25,7 +25,6 @@ __all__ = [
     "output_ending",
     "parse",
     "private_files",
-    "read_any_schema",
     "read_frame",
     "read_key",
     "read_schema",
@@ -281,18 +280,7 @@ def read_text(path: str | Path, role: str) -> str:
     raise CommandError(f"The {role} {path} must be encoded in UTF-8.")
 
 
-def read_schema(path: str) -> "Schema":
-    """Read the schema of one table from a YAML or JSON file.
-
-    Raises
-    ------
-    CommandError
-        The file cannot be parsed, or is not a valid schema, or is that of tables with keys.
-    """
-    return _read(path, None)
-
-
-def read_any_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema | RelationalSchema":
+def read_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema | RelationalSchema":
     """Read the schema of one table, or of tables with keys, from a YAML or JSON file.
 
     Parameters
@@ -306,17 +294,11 @@ def read_any_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema |
     CommandError
         The file cannot be parsed, or is not a valid schema, or a public table has no file.
     """
-    return _read(path, tables)
-
-
-def _read(path, tables):
     check_files(schema=path)
     declaration = parse(read_text(path, "schema"), path)
     from sklearn_dpgen.schema import RelationalSchema, Schema
     from sklearn_dpgen.schema._relational import is_relational
 
-    if tables is None and is_relational(declaration):
-        raise CommandError(f"{path} must be the schema of one table, got a relational schema.")
     gaps = _gaps(declaration)
     if gaps:
         raise CommandError(f"{path} is a draft: declare {', '.join(gaps)}.")

@@ -14,7 +14,6 @@ from sklearn_dpgen.command_line._files import (
     identifiers_of,
     output_ending,
     private_files,
-    read_any_schema,
     read_frame,
     read_key,
     read_schema,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from sklearn_dpgen.schema import RelationalSchema, Schema
     from sklearn_dpgen.tables import RelationalSampler, TableSampler
 
-__all__ = ["add_to", "drawn_text", "made_up_table", "make_sampler", "risk_of"]
+__all__ = ["add_to", "drawn_text", "made_up_table", "made_up_tables", "make_sampler", "risk_of"]
 
 _PLAN = """\
 Show what a fit will release, how much noise it will add, and what an attacker could learn.
@@ -69,12 +68,16 @@ The audit searches two neighbouring tables whose releases differ most, and measu
 the privacy loss. Its ratio to the claimed epsilon should be near 1, and never above. The exit code
 is 1 if the claim is violated, which would be a bug of this package: please report it.
 
-No table of yours is read: the audit uses a made-up table of the schema, so its result is public. It
+No private table is read: the audit uses a made-up table of the schema, so its result is public. It
 takes a minute or more.
+
+For a relational schema --rows is the number of persons, and --table gives its public tables. The
+audit replaces or removes persons with all rows, and takes several minutes.
 """
 _AUDIT_EXAMPLES = """\
   sklearn-dpgen audit --schema schema.yaml --epsilon 1
   sklearn-dpgen audit --schema schema.yaml --epsilon 1 --target outcome --rows 500 --json
+  sklearn-dpgen audit --schema hospital.yaml --epsilon 1 --rows 100 --table wards=wards.csv
 """
 _SYNTHESIZE = """\
 Fit a sampler to a private table, and write a synthetic table with its guarantee.
@@ -128,6 +131,8 @@ _REPORTS = [
     "quality-report.html",
     _NOT_PRIVATE,
 ]
+# The most rows of a made-up parent row; the audit tries persons with more.
+_MADE_UP_ROWS = 3
 _ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".parquet", ".feather", ".arrow")
 
 
@@ -173,8 +178,10 @@ def add_to(commands) -> None:
         type=at_least(10),
         default=200,
         metavar="N",
-        help="number of rows of the made-up table (default: %(default)s)",
+        help="number of rows of the made-up table, or of persons of made-up tables with keys "
+        "(default: %(default)s)",
     )
+    add_named_tables(audit)
     add_budget(audit, has_units=False)
     add_target(audit)
 
@@ -233,12 +240,7 @@ def run_plan(arguments, console: Console) -> int:
             "the plan depends on it."
         )
     check_files(schema=arguments.schema, ledger=arguments.ledger)
-    tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
-    schema = read_any_schema(arguments.schema, tables)
-    check_options(arguments, schema)
-    private = [name for name in getattr(schema, "order", ()) if name in tables]
-    if private:
-        raise CommandError(f"--table must name public tables, as no other is read, got {private}.")
+    schema = _read_public(arguments)
     ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
     sampler = make_sampler(arguments, schema)
     report = sampler.plan(arguments.rows)
@@ -249,6 +251,17 @@ def run_plan(arguments, console: Console) -> int:
         document["refused"] = refusal = _refusal(ledger, report, type(sampler).__name__)
         text += f"\n\n{refusal or f'{arguments.ledger} has enough left for this fit.'}"
     return console.result(text, document, ok=refusal is None)
+
+
+def _read_public(arguments):
+    """Return the schema of a command that reads public tables alone."""
+    tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
+    schema = read_schema(arguments.schema, tables)
+    check_options(arguments, schema)
+    private = [name for name in getattr(schema, "order", ()) if name in tables]
+    if private:
+        raise CommandError(f"--table must name public tables, as no other is read, got {private}.")
+    return schema
 
 
 def _refusal(ledger, report, what):
@@ -263,14 +276,15 @@ def _refusal(ledger, report, what):
 
 
 def run_audit(arguments, console: Console) -> int:
-    """Audit a sampler on a made-up table."""
-    schema = read_schema(arguments.schema)
-    check_options(arguments, schema)
+    """Audit a sampler on made-up tables."""
+    schema = _read_public(arguments)
     from sklearn_dpgen.auditing import audit
+    from sklearn_dpgen.schema import RelationalSchema
 
     sampler = make_sampler(arguments, schema)
-    console.say("Auditing on a made-up table. This takes a minute or more.")
-    result = audit(sampler, made_up_table(schema, arguments.rows))
+    make: Any = made_up_tables if isinstance(schema, RelationalSchema) else made_up_table
+    console.say("Auditing on made-up records. This takes a minute or more.")
+    result = audit(sampler, make(schema, arguments.rows))
     return console.result(result.to_text(), {"audit": result.to_dict()}, ok=not result.is_violation)
 
 
@@ -282,7 +296,7 @@ def run_synthesize(arguments, console: Console) -> int:
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
     if not files and not tables:
         raise CommandError("Give the files of one table, or each table by --table NAME=FILE.")
-    schema = read_any_schema(arguments.schema, tables)
+    schema = read_schema(arguments.schema, tables)
     check_options(arguments, schema)
     given = _given_files(schema, files, tables)
     endings = [output_ending(paths[0]) for paths in given.values()]
@@ -531,6 +545,41 @@ def made_up_table(schema: "Schema", n_rows: int) -> "pd.DataFrame":
     return pd.DataFrame(
         {name: _values(column, n_rows, rng).to_numpy() for name, column in schema.items()}
     )
+
+
+def made_up_tables(schema: "RelationalSchema", n_persons: int) -> "dict[str, pd.DataFrame]":
+    """Return random public tables with keys by name, with values as in :func:`made_up_table`.
+
+    A parent row has three rows at most. The first person has rows in all tables.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng()
+    keys: dict[str | None, np.ndarray] = {None: np.arange(n_persons)}
+    found = {}
+    for name in schema.order:
+        table, owners = schema[name], keys[schema.parent(name)]
+        owner = table.primary_key if schema.is_panel else schema.parent_key(name)
+        if table.max_rows is not None:
+            most = min(table.max_rows, _MADE_UP_ROWS)
+            # A person of a panel has a row.
+            n_sizes = most if schema.is_panel else most + 1
+            owners = np.repeat(owners, most - np.arange(len(owners)) % n_sizes)
+        frame = made_up_table(table.schema, len(owners))
+        for column in table.static:
+            frame[column] = frame[column].groupby(owners).transform("first")
+        if owner is not None:
+            frame[owner] = owners
+        if not table.ties:
+            frame = frame.drop_duplicates([owner, table.sequence_index], ignore_index=True)
+        for column, parent in table.foreign_key.items():
+            public = schema[parent].frame
+            if public is not None:
+                frame[column] = rng.choice(public[schema[parent].primary_key], len(frame))
+        if table.primary_key not in (None, owner):
+            frame[table.primary_key] = keys[name] = np.arange(len(frame))
+        found[name] = frame
+    return found
 
 
 def _values(column, n_rows, rng):

@@ -13,8 +13,8 @@ from sklearn_dpgen.command_line._files import (
     identifiers_of,
     parse,
     private_files,
-    read_any_schema,
     read_frame,
+    read_schema,
     read_text,
     table_columns,
     write_text,
@@ -337,7 +337,7 @@ def run_check(arguments, console: Console) -> int:
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
     try:
-        schema = read_any_schema(arguments.schema, tables)
+        schema = read_schema(arguments.schema, tables)
     except CommandError as error:
         fault = str(error)
         return console.result(fault, {"schema": arguments.schema, "fault": fault}, ok=False)

@@ -1,5 +1,6 @@
 """plan, synthesize, sample and inspect of tables with keys: one file for each table."""
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -9,11 +10,12 @@ import pandas as pd
 import pytest
 
 import sklearn_dpgen
+from sklearn_dpgen import auditing
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.command_line import _fit
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.schema import RelationalSchema
-from sklearn_dpgen.tables import RelationalSampler
+from sklearn_dpgen.tables import RelationalSampler, _person_rows
 
 HOSPITAL = """\
 tables:
@@ -387,3 +389,84 @@ def test_formats_may_be_mixed_in_a_check(run, hospital):
     pd.read_csv("visits.csv").replace({"patient": {1: 999}}).to_csv("visits.csv", index=False)
     done = run("check", "hospital.yaml", *tables, "--json")
     assert done.json["tables"]["visits"]["faults"] == {"patient": {"orphan": 1}}
+
+
+# Three levels, with distinct dates, texts as keys, and a public table.
+DEEP = """\
+tables:
+  patients:
+    columns:
+      patient: {type: identifier, prefix: p}
+      note: {type: identifier}
+      sex: {type: categorical, categories: [f, m], nullable: true}
+    primary_key: patient
+  stays:
+    columns:
+      day: {type: datetime, low: 2020-01-01, high: 2020-01-03, resolution: D}
+    primary_key: stay
+    foreign_key: {patient: patients, ward: wards}
+    sequence_index: day
+    max_rows: 3
+    ties: false
+  tests:
+    columns:
+      result: {type: numeric, low: 0, high: 9, integer: true}
+    foreign_key: {stay: stays}
+    max_rows: 1
+"""
+AUDITED = {
+    "hospital": (HOSPITAL, ("--epsilon", "2")),
+    "survey": (PANEL.replace("2020,", "2012,") + "    ties: false\n", ()),
+    "deep": (DEEP + WARDS, ("--table", "wards=wards.csv", "--neighbours", "add_or_remove")),
+}
+
+
+@pytest.mark.parametrize("case", AUDITED)
+def test_an_audit_is_of_made_up_tables(run, folder, monkeypatch, case):
+    text, options = AUDITED[case]
+    (folder / "schema.yaml").write_text(text)
+    (folder / "wards.csv").write_text("ward,beds\n3,10\n5,20\n")
+    seen = []
+
+    def audit(estimator, X):
+        seen.append((estimator, X))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(auditing, "audit", audit)
+    audit = ("audit", "--schema", "schema.yaml", "--epsilon", "1", *options)
+    assert run(*audit, "--rows", "50").code == 130
+    ((estimator, tables),) = seen
+    schema = estimator.schema
+    assert isinstance(estimator, RelationalSampler)
+    assert [*tables] == schema.order
+    # Columns, keys, numbers of rows and ties are as declared.
+    assert all((found == 0).all(axis=None) for found in schema.check(tables).values())
+    root = tables[schema.root]
+    assert root[schema[schema.root].primary_key].nunique() == 50
+    assert (len(root) > 50) == schema.is_panel
+    assert all(len(table) for table in tables.values())
+    # The twin: of rows without their parents.
+    tables[schema.root] = root[:0]
+    is_broken = any((found != 0).any(axis=None) for found in schema.check(tables).values())
+    assert is_broken == (not schema.is_panel)
+
+
+def test_an_audit_of_persons(run, hospital, monkeypatch):
+    small = functools.partial(auditing.audit, n_trials=2, n_transcripts=1)
+    monkeypatch.setattr(auditing, "audit", small)
+    audit = ("audit", "--schema", "hospital.yaml", "--epsilon", "1", "--rows", "30", "--json")
+    done = run(*audit)
+    assert done.code == 0, done.all
+    assert 0 < done.json["audit"]["ratio"] <= 1
+    assert "one person replaced" in done.json["audit"]["neighbours"]
+    # The twin: each row of a person counts once.
+    monkeypatch.setattr(_person_rows, "_path", lambda parent, path: np.ones_like(parent))
+    done = run(*audit)
+    assert done.code == 1
+    assert done.json["audit"]["is_violation"]
+
+
+def test_an_audit_reads_no_private_table(run, hospital):
+    done = run("audit", "--schema", "hospital.yaml", "--epsilon", "1", *CSV[:2])
+    assert done.code == 2
+    assert "--table must name public tables, as no other is read, got ['patients']" in done.err

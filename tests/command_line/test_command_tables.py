@@ -180,12 +180,6 @@ def test_wrong_use(run, hospital, arguments, said):
     assert said in done.err
 
 
-def test_an_audit_refuses_a_relational_schema(run, hospital):
-    done = run("audit", "--schema", "hospital.yaml", "--epsilon", 1)
-    assert done.code == 2
-    assert "must be the schema of one table, got a relational schema" in done.err
-
-
 @pytest.mark.parametrize("unit", [(), ("--unit", "who")])
 def test_a_repeated_key_of_one_table_points_to_the_relational_schema(run, folder, unit):
     (folder / "schema.yaml").write_text(
