@@ -157,6 +157,7 @@ class BoundKind(_Term):
     ORTHONORMAL_DIRECTIONS = "orthonormal_directions"
     DIRECTIONS_AVERAGED = "directions_averaged"
     VALIDATION_MEAN = "validation_mean"
+    VALIDATION_FREQUENCIES = "validation_frequencies"
     DECLARED = "declared"
 
 

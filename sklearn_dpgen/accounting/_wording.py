@@ -149,6 +149,9 @@ _BOUNDS: dict[str, str] = {
     BoundKind.ORTHONORMAL_DIRECTIONS: "directions in orthonormal blocks",
     BoundKind.DIRECTIONS_AVERAGED: "the privacy profile is averaged over random directions",
     BoundKind.VALIDATION_MEAN: "the score is a mean over validation {units} in [0, 1]",
+    BoundKind.VALIDATION_FREQUENCIES: (
+        "the score is 1 minus a total variation distance to the frequencies of validation {units}"
+    ),
     BoundKind.DECLARED: "declared bounds",
 }
 _UNPAID = "Earlier fits on the same records, such as a scaler{more}, are not covered"

@@ -43,14 +43,18 @@ def draw_parameters(distributions, noise):
     return {name: clone(value, safe=False) for name, value in drawn.items()}
 
 
-def check_distributions(distributions):
-    """Raise an error if the distributions hold parameters that the search sets."""
+def check_distributions(distributions, fixed=()):
+    """Raise an error if the distributions hold parameters that the search sets, or fixed ones."""
     spaces = [distributions] if isinstance(distributions, dict) else list(distributions)
     names = {name for space in spaces for name in space}
     taken = sorted(name for name in names if name.rpartition("__")[2] in _SET_BY_THE_SEARCH)
     if taken:
         raise PublicValueError(
             f"param_distributions must not hold what the search sets, got {taken}."
+        )
+    for name in sorted(names & {*fixed}):
+        raise PublicValueError(
+            f"param_distributions must not hold {name!r}, by which records are split."
         )
     ParameterSampler(distributions, 1)
 

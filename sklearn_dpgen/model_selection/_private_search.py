@@ -33,6 +33,8 @@ from sklearn_dpgen.model_selection._candidates import (
 )
 from sklearn_dpgen.model_selection._row_values import bounded_values, released_score, row_values
 from sklearn_dpgen.model_selection._utility_scorer import UtilityScorer
+from sklearn_dpgen.tables import RelationalSampler
+from sklearn_dpgen.tables._person_rows import persons_of_rows, stages_of
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -127,6 +129,60 @@ class Records:
         return tuple(
             part if part is None else _safe_indexing(part, positions) for part in (self._X, self._y)
         )
+
+
+class PersonTables:
+    """Private tables with keys, split so that each person is in one part with all rows.
+
+    Rows that belong to no person, or to several, are in no part; fits do not count them either.
+
+    Parameters
+    ----------
+    tables : mapping of str to data frame, or data frame
+    y : None
+    sampler : RelationalSampler
+
+    Attributes
+    ----------
+    n_units : int
+        Number of persons.
+    n_features : int
+        Number of columns of all tables, without keys.
+
+    Raises
+    ------
+    PublicTypeError, PublicValueError
+        y is given, a table is missing or not in memory, or keys do not identify persons.
+    """
+
+    def __init__(self, tables, y, sampler):
+        if y is not None:
+            raise PublicValueError("y must be None for a RelationalSampler.")
+        stages = stages_of(sampler._relational)
+        self._tables = tables
+        self.n_units, self._persons = persons_of_rows(tables, stages)
+        self.n_features = sum(len(stage.columns) for stage in stages)
+
+    def split(self, n_scored, noise):
+        """Return the training and the scored tables, each with None for y, and no weights.
+
+        Parameters
+        ----------
+        n_scored : int
+            Number of persons that score.
+        noise : NoiseSource
+        """
+        # The last entry is for rows of nobody, whose person is -1.
+        part = np.zeros(self.n_units + 1, dtype=np.int8)
+        part[noise.choice(self.n_units, n_scored)] = 1
+        part[-1] = -1
+        return (self._part(part, 0), None), (self._part(part, 1), None), np.empty(0)
+
+    def _part(self, part, number):
+        chosen = {n: np.flatnonzero(part[own] == number) for n, own in self._persons.items()}
+        if not isinstance(self._tables, Mapping):
+            return _safe_indexing(self._tables, *chosen.values())
+        return {name: _safe_indexing(self._tables[name], own) for name, own in chosen.items()}
 
 
 def _best_has(method):
@@ -270,7 +326,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     estimator : private estimator
         Estimator of this package that protects against the replacement of a record, and whose plan
         needs only the numbers of records and columns. The search sets its ``epsilon``, ``delta``,
-        ``ledger`` and ``random_state``.
+        ``ledger`` and ``random_state``. Of a :class:`~sklearn_dpgen.tables.RelationalSampler` the
+        records are persons with all rows in all tables.
     param_distributions : dict or list of dict
         Lists, or distributions of ``scipy.stats``, of each parameter, as for
         :class:`~sklearn.model_selection.RandomizedSearchCV`. They are public: chosen without
@@ -286,7 +343,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         Score of a run; larger is better. None is the accuracy, or one minus the mean absolute error
         relative to ``target_range``. "brier" is one minus the Brier score of probabilities.
         :func:`utility_scorer` is for generators. Any other scorer of scikit-learn, or its name,
-        needs public rows.
+        needs public rows. For a RelationalSampler None is 1 plus its ``score``, in which persons
+        without rows are a cell of each pair; anything else is a callable for public tables.
     target_range : (float, float) or None, default=None
         Public bounds of a numeric target, to which values and predictions are clipped.
     validation_fraction : float, default=0.2
@@ -321,7 +379,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     :Public: What ``estimator`` takes to be public; ``param_distributions``; X_val and y_val, where
         they are given.
     :Bounded by: A random split: a record is in the training part, and then changes a fit, or in the
-        validation part, and then changes a mean of values in [0, 1].
+        validation part, and then changes a mean of values in [0, 1], or the frequencies of persons
+        with rows.
     :Noise: That of the fits, Gaussian noise on scores, and a secret random number of runs, in
         floating point, from the operating system's entropy.
     :Priced by: ``RandomStoppingProfile``: the best of a random
@@ -340,7 +399,10 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     the sum: for neighbours, pair the draws in which the replaced record is in the same part. The
     bound of each pair bounds the divergence of their mixture, which is jointly convex. With a
     ``unit`` of the estimator the same holds for persons: all rows of a person are in one part, and
-    share the weight of one record.
+    share the weight of one record. So it does for a RelationalSampler, whose score is 1 minus the
+    mean of total variation distances to frequencies of n_validation persons, in which each person
+    is a vector of frequencies that sum to 1. Rows of nobody, and rows below a key that several
+    persons have, are in no part.
 
     The candidate's budget is the largest at which its plan is dominated by a Gaussian mechanism of
     sensitivity μ (except for a probability δ₀ = 10⁻³ δ / E[K] of catastrophic failure), and the
@@ -467,6 +529,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         model, one = calibrated(self.estimator, {}, run, random_state=seed, **sizes)
         # Called for its warnings of noise.
         model.plan(**sizes)
+        caveats = [c for c in _CAVEATS if c != "rowwise_scores" or not self._is_relational]
         public = [*one.public, "param_distributions", *(() if n_scored else ("validation_rows",))]
         report = PrivacyReport(
             name=f"{type(self).__name__}({type(self.estimator).__name__})",
@@ -483,7 +546,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             noise_multiplier=0.0 if run is None else 1 / run.mu,
             noise_source=self._noise_description(),
             # The limits of a fit are limits of the best one too.
-            caveats=tuple(dict.fromkeys((*_CAVEATS, *one.caveats))),
+            caveats=tuple(dict.fromkeys((*caveats, *one.caveats))),
             releases=() if profile is None else ((profile, 1),),
             split={"best of all runs": 1.0},
             precision={f"{name}, one run": text for name, text in one.precision.items()},
@@ -491,11 +554,14 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         if n_scored:
             scale = 0.0 if run is None else 1 / (run.mu * n_scored)
             units = "records" if one.unit is None else "persons"
-            score = {"score": f"a mean over {n_scored} {units}, ± {scale:.2g}"}
+            what, bound = "a mean over", "validation_mean"
+            if self._is_relational:
+                what, bound = "1 minus a distance to", "validation_frequencies"
+            score = {"score": f"{what} {n_scored} {units}, ± {scale:.2g}"}
             report = replace(
                 report,
                 sensitivity=1 / n_scored,
-                bounds=(Bound("validation_mean"),),
+                bounds=(Bound(bound),),
                 noise_scale={"score": scale},
                 precision=score | report.precision,
             )
@@ -504,21 +570,21 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
         self,
-        X: ArrayLike | pd.DataFrame,
+        X: ArrayLike | pd.DataFrame | Mapping[str, pd.DataFrame],
         y: ArrayLike | None = None,
         *,
-        X_val: ArrayLike | pd.DataFrame | None = None,
+        X_val: ArrayLike | pd.DataFrame | Mapping[str, pd.DataFrame] | None = None,
         y_val: ArrayLike | None = None,
     ) -> Self:
         """Search, and keep the best candidate.
 
         Parameters
         ----------
-        X : data frame or array-like of shape (n_samples, n_features)
-            Private records.
+        X : data frame, array-like of shape (n_samples, n_features), or mapping of data frames
+            Private records; for a RelationalSampler its tables in memory.
         y : array-like of shape (n_samples,) or None, default=None
             Private labels or values.
-        X_val : data frame or array-like of shape (n_rows, n_features) or None, default=None
+        X_val : as X, or None, default=None
             Public rows: scores on them are free, and all private records train.
         y_val : array-like of shape (n_rows,) or None, default=None
             Labels or values of the public rows.
@@ -542,8 +608,12 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         # and their candidates are drawn between the plan and the charge, so that unsupported
         # parameters are refused before the charge, and the fits of candidates release themselves.
         self._forget()
-        check_distributions(self.param_distributions)
-        records = Records(X, y, self._protected_unit(), getattr(self.estimator, "schema", None))
+        check_distributions(self.param_distributions, ("schema",) if self._is_relational else ())
+        records: Any
+        if self._is_relational:
+            records = PersonTables(X, y, self.estimator)
+        else:
+            records = Records(X, y, self._protected_unit(), getattr(self.estimator, "schema", None))
         parts = self._parts(records.n_units, X_val is not None)
         seed = split_random_state(self.random_state, 1)[0]
         report, run, law = self._price(parts, records.n_features, seed)
@@ -553,8 +623,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         candidates = self._candidates(law.draw(noise), run, report, sizes, seed, noise)
         training, scored, weights = records.split(parts[1], noise)
         if X_val is not None:
-            n_rows = num_samples(X_val)
-            scored, weights = (X_val, y_val), np.full(n_rows, 1 / n_rows)
+            n_rows = 0 if self._is_relational else num_samples(X_val)
+            scored, weights = (X_val, y_val), np.full(n_rows, 1 / max(n_rows, 1))
         # The values of records are not read before this line.
         self._charge(report)
         scale, best = report.noise_scale["score"] if parts[1] else 0.0, None
@@ -578,10 +648,14 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         self.best_score_, self.best_params_, self.best_estimator_ = best
         state_price(self.best_estimator_, self.privacy_)
         self.n_features_in_ = records.n_features
-        if isinstance(X, pd.DataFrame):
+        if isinstance(records, Records) and isinstance(X, pd.DataFrame):
             names = [name for name in X.columns if name != records.beside]
             self.feature_names_in_ = np.array(names, dtype=object)
         return self
+
+    @property
+    def _is_relational(self):
+        return isinstance(self.estimator, RelationalSampler)
 
     def _protected_unit(self):
         """Return the name of the column that identifies persons, or None.
@@ -611,6 +685,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
 
     def _values(self, *, public):
         """Return a function of (estimator, X, y) with one value per row, or one for all rows."""
+        if self._is_relational:
+            return self._values_of_persons(public)
         if isinstance(self.scoring, UtilityScorer):
             return lambda candidate, X, y: self.scoring.row_values(candidate, X)
         if self.scoring is None or self.scoring in ("accuracy", "brier", "absolute_error"):
@@ -622,6 +698,17 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
                 "rows, X_val."
             )
         return check_scoring(self.estimator, scoring=self.scoring)
+
+    def _values_of_persons(self, public):
+        """Return a function of (sampler, tables, None) with a score, bounded unless public."""
+        if self.scoring is None:
+            return lambda sampler, tables, y: sampler._bounded_score(tables)
+        if not public or isinstance(self.scoring, str | UtilityScorer):
+            raise PublicValueError(
+                "scoring must be None for a RelationalSampler, or a callable for public tables, "
+                f"X_val, got {self.scoring!r}."
+            )
+        return self.scoring
 
     def _run(self, candidate, training, scored, values, weights):
         """Fit and score a candidate; return the score without noise, −∞ if anything failed."""

@@ -57,7 +57,7 @@ def read_blocks(source, names):
         Columns are missing, unknown or repeated, or a value is invalid for its Arrow type.
     """
     if source.is_projected:
-        _check_columns(source.names, names, is_projected=True)
+        check_columns(source.names, names, is_projected=True)
     for part in source.parts(names):
         if isinstance(part, np.ndarray):
             for start in range(0, len(part), _BLOCK):
@@ -67,7 +67,7 @@ def read_blocks(source, names):
             continue
         is_frame = isinstance(part, pd.DataFrame)
         given = list(part.columns) if is_frame else part.schema.names
-        _check_columns(given, names)
+        check_columns(given, names)
         if is_frame:
             part = part if given == names else part[names]
             for start in range(0, len(part), _BLOCK):
@@ -78,7 +78,7 @@ def read_blocks(source, names):
                 yield part.slice(start, _BLOCK)
 
 
-def _check_columns(given, names, *, is_projected=False):
+def check_columns(given, names, *, is_projected=False):
     """Check that the columns are the declared ones, each once, and no others."""
     missing = [name for name in names if name not in given]
     unknown = [] if is_projected else [name for name in given if name not in names]
@@ -180,7 +180,7 @@ def map_blocks(function, X, columns, *, is_ordered=True):
                 "has no order."
             )
         if given is not None:
-            _check_columns(given, names, is_projected=True)
+            check_columns(given, names, is_projected=True)
         yield from map_reduce(partial(_listed, function, names), operator.add, X, names)
         return
     for block in read_blocks(open_source(X, columns), names):
@@ -218,7 +218,7 @@ def column_names(X, columns, unit=None):
         return names
     if unit is not None and unit not in columns and unit not in given:
         raise PublicValueError(f"unit must be a column of X, got {unit!r}.")
-    _check_columns(given, names, is_projected=is_projected)
+    check_columns(given, names, is_projected=is_projected)
     return [name for name in given if name in names]
 
 

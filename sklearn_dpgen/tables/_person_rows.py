@@ -42,6 +42,7 @@ from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import (
     NO_RECORDS,
     ColumnsError,
+    check_columns,
     column_of,
     has_no_names,
     map_blocks,
@@ -51,9 +52,10 @@ from sklearn_dpgen.schema import Categorical, Identifier, RelationalSchema, Tabl
 from sklearn_dpgen.schema._column import Column, given_as
 from sklearn_dpgen.schema._relational import ALIKE, as_integers
 from sklearn_dpgen.tables._table_counter import WHOLE
+from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._validation import check_is_fitted
 
-__all__ = ["Stage", "TableRows", "read_person_rows", "stages_of"]
+__all__ = ["Stage", "TableRows", "persons_of_rows", "read_person_rows", "stages_of"]
 
 
 # What a column is, for errors.
@@ -250,6 +252,65 @@ def read_person_rows(tables, stages, encoders):
     ]
 
 
+def persons_of_rows(tables, stages):
+    """Return the number of persons, and the person of each row of each table.
+
+    Parameters
+    ----------
+    tables : mapping of str to data frame, or data frame
+        Exactly the private tables, as for :func:`read_person_rows`, but in memory.
+    stages : tuple of Stage
+        From :func:`stages_of`.
+
+    Returns
+    -------
+    n_persons : int
+    persons : dict of str to ndarray of int64 of shape (n_rows,)
+        From 0, and -1 for rows that :func:`read_person_rows` drops, as they belong to no person, or
+        to several.
+
+    Raises
+    ------
+    PublicValueError, PublicTypeError
+        As :func:`read_person_rows`, or a table is not in memory.
+    """
+    names = list(dict.fromkeys(stage.name for stage in stages))
+    frames = {name: as_pandas(table) for name, table in _checked_tables(tables, names).items()}
+    found: dict = {}
+    # For each stage its distinct primary keys, and the person of each: -1 for none or several.
+    owners: list = []
+    for stage in stages:
+        with _named(stage.name):
+            frame = frames[stage.name]
+            if not isinstance(frame, pd.DataFrame):
+                raise PublicTypeError(f"A table must be a data frame, got {given_as(frame)}.")
+            _check_names([*frame], [own for own in stages if own.name == stage.name])
+            own, keys = np.arange(len(frame)), pd.RangeIndex(len(frame))
+            if stage.primary_key is not None:
+                own, keys = _keys(frame[stage.primary_key], stage.primary_key)
+            if stage.parent is None:
+                persons, n_persons = own.astype(np.int64), len(keys)
+            else:
+                codes, foreign = _keys(frame[stage.foreign_key], stage.foreign_key)
+                above, person = owners[stage.parent]
+                places = _places(stage, foreign, stages[stage.parent], above)
+                # The last entries are for keys that are not in the parent table, and for nulls.
+                persons = np.append(np.append(person, -1)[places], -1)[codes]
+        owners.append((keys, _owners(own, persons, len(keys))))
+        found[stage.name] = persons
+    return n_persons, found
+
+
+def _owners(keys, persons, n_keys):
+    """Return the person of each key, -1 if no row has both, or several persons have the key."""
+    rows = (keys >= 0) & (persons >= 0)
+    keys, persons = keys[rows], persons[rows]
+    owner = np.full(n_keys, -1)
+    owner[keys] = persons
+    owner[keys[owner[keys] != persons]] = -1
+    return owner
+
+
 def _checked_tables(tables, names):
     """Return the private tables by name."""
     if not isinstance(tables, Mapping):
@@ -303,8 +364,7 @@ def _read(table, stages, encoders):
             check_categories(encoder)
             columns |= encoder.columns_
     coder = RecordCoder(columns)
-    given = [key for stage in stages for key in (stage.primary_key, stage.foreign_key)]
-    keys = [key for key in dict.fromkeys(given) if key is not None]
+    keys = _keys_of(stages)
     names = columns | dict.fromkeys([*keys, *stages[-1].unread])
     if not is_engine_table(table) and has_no_names(table):
         raise PublicTypeError(f"A table must have names of columns, got {type(table).__name__}.")
@@ -320,15 +380,33 @@ def _read(table, stages, encoders):
             for part, key in zip(parts, found, strict=True):
                 part.append(key)
     except ColumnsError as error:
-        raise PublicValueError(
-            f"The columns must be those of the schema and the keys {keys}, each once: "
-            f"{error.faults}."
-        ) from error
+        raise _columns_error(keys, error) from error
     arrays = [np.frombuffer(b, dtype=kind) for b, kind in zip(buffers, coder.dtypes, strict=True)]
     return _Read(
         dict(zip(columns, arrays, strict=True)),
         {key: _merged(part, key) for key, part in zip(keys, parts, strict=True)},
         n_rows,
+    )
+
+
+def _keys_of(stages):
+    given = [key for stage in stages for key in (stage.primary_key, stage.foreign_key)]
+    return [key for key in dict.fromkeys(given) if key is not None]
+
+
+def _check_names(given, stages):
+    """Check the names of the columns of a table, as a read of it does."""
+    keys = _keys_of(stages)
+    columns = [name for stage in stages for name in stage.columns]
+    try:
+        check_columns(given, list(dict.fromkeys([*columns, *keys, *stages[-1].unread])))
+    except ColumnsError as error:
+        raise _columns_error(keys, error) from error
+
+
+def _columns_error(keys, error):
+    return PublicValueError(
+        f"The columns must be those of the schema and the keys {keys}, each once: {error.faults}."
     )
 
 

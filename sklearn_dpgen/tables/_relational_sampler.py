@@ -499,12 +499,23 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         self._warn_of_score()
+        return -float(self._distances(tables).mean())
+
+    def _bounded_score(self, tables):
+        """Return a score in [0, 1] that changes by at most 1/n if one of n persons is replaced.
+
+        It is 1 plus :meth:`score`, but that persons without rows are a cell of each pair. A person
+        is then a vector of frequencies that sum to 1 in each pair.
+        """
+        return 1 - float(self._distances(tables, with_absent=True).mean())
+
+    def _distances(self, tables, *, with_absent=False):
         layout = self._layout()
         given, drawn = (
             PersonRecords(layout, read_person_rows(part, layout.declared, layout.encoders))
             for part in (tables, self.sample(_SCORED, random_state=0))
         )
-        return -float(pair_distances(given, drawn, layout).mean())
+        return pair_distances(given, drawn, layout, with_absent=with_absent)
 
     def acceptance_rate(self, conditions: Mapping | None = None) -> float:
         """Return the share of drawn persons that fulfil the constraints.
@@ -576,7 +587,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
             demand(set(marginal.columns) <= names, "A marginal has other columns.")
 
 
-def pair_distances(records, drawn, layout):
+def pair_distances(records, drawn, layout, *, with_absent=False):
     """Return the total variation distances of two-way marginals of persons and drawn persons.
 
     Parameters
@@ -584,11 +595,14 @@ def pair_distances(records, drawn, layout):
     records, drawn : PersonRecords
         Their categories are replaced by cells.
     layout : PersonLayout
+    with_absent : bool, default=False
+        Whether the frequencies are those of all persons, with a cell for what is missing to a
+        person's weight of 1, instead of those of the persons with rows.
 
     Returns
     -------
     ndarray of shape (n_pairs,)
-        1 where only one of them has rows.
+        1 where only one of them has rows, unless ``with_absent``.
     """
     cells = {}
     for j, variable in enumerate(layout.variables):
@@ -605,6 +619,8 @@ def pair_distances(records, drawn, layout):
     for persons in (records, drawn):
         persons.use_blocks(cells)
         tables = persons.marginal_counts(marginals)
+        if with_absent:
+            tables = [np.append(table, persons.n_records - table.sum()) for table in tables]
         found.append([table / max(table.sum(), 1e-9) for table in tables])
     # Two tables without rows agree, and one without rows has the distance 1 from any other.
     return np.array(

@@ -493,5 +493,18 @@ AUTO = {
         TABLE,
         60,
     ),
+    "search of persons with rows": Replayed(
+        PrivateSearchCV(
+            _relational(population_size=50, max_iter=1),
+            {"max_iter": [1, 2]},
+            n_runs=2,
+            epsilon=3.0,
+            delta=1e-4,
+            validation_fraction=0.5,
+        ),
+        _rows_of_persons,
+        TABLE,
+        40,
+    ),
 }
 REPLAYED = {name: _of_contract(name) for name in CASES} | AUTO

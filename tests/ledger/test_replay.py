@@ -37,7 +37,7 @@ from sklearn_dpgen.utils._random import NoiseSource, noise_source
 # Of these the price averages over directions that are drawn, and a replay has those of one draw.
 AVERAGED = {"smoothed projections on one direction"}
 # They take longest; smaller cases of the same kind are in the default run.
-SLOW = {"search by samples"}
+SLOW = {"search by samples", "search of persons with rows"}
 DEFAULT = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in REPLAYED]
 WITH_PERSONS = [*(name for name, case in CASES.items() if case.has_unit), "search"]
 
