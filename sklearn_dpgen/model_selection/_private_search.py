@@ -487,7 +487,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         Parameters
         ----------
         n_samples : int
-            Number of private records, or of persons if the estimator has a ``unit``.
+            Number of private records, or of persons if the estimator protects them.
         n_features : int or None, default=None
             Number of columns, if the plan of the estimator needs it.
         public_scores : bool, default=False
