@@ -64,6 +64,10 @@ class Table:
         For a panel, the columns of the schema that are the same in all rows of a person.
     ties : bool, default=True
         Whether two rows of a parent row may have the same index.
+    aggregates : sequence of str, default=()
+        For a child or a panel, columns whose aggregate over the rows of a parent row is modelled as
+        a variable of the parent row, which links its rows, also those of several child tables: the
+        mean of a Numeric, Datetime or Ordinal column, the most frequent label of a Categorical one.
     frame : DataFrame, optional
         The rows of a public table, with its key and the columns of the schema; they are not
         protected. Rows of other tables with its keys may depend on these columns. Stored as a
@@ -97,6 +101,7 @@ class Table:
         "max_rows": (None, int),
         "static": tuple[str, ...],
         "ties": bool,
+        "aggregates": tuple[str, ...],
         "frame": (None, dict[str, list]),
     }
 
@@ -108,6 +113,7 @@ class Table:
     max_rows: int | None = None
     static: Sequence[str] = ()
     ties: bool = True
+    aggregates: Sequence[str] = ()
     frame: Any = field(default=None, repr=False)
 
     def __post_init__(self):
@@ -116,6 +122,7 @@ class Table:
         self._check_keys()
         self._check_index()
         self._check_static()
+        self._check_aggregates()
         if self.frame is not None:
             object.__setattr__(self, "frame", self._public_rows())
         elif not self.foreign_key:
@@ -172,16 +179,33 @@ class Table:
                 f"that ties=False allows, got {self.max_rows}."
             )
 
-    def _check_static(self):
-        if isinstance(self.static, str) or not isinstance(self.static, Sequence):
+    def _check_columns(self, parameter):
+        """Check that a parameter is a list of columns of the schema, and store it as a tuple."""
+        given = getattr(self, parameter)
+        if isinstance(given, str) or not isinstance(given, Sequence):
             raise PublicTypeError(
-                f"static must be a list of columns of the schema, got {given_as(self.static)}."
+                f"{parameter} must be a list of columns of the schema, got {given_as(given)}."
             )
-        object.__setattr__(self, "static", tuple(self.static))
-        for name in self.static:
-            _check_name("static", name)
+        object.__setattr__(self, parameter, tuple(given))
+        for name in given:
+            _check_name(parameter, name)
             if name not in self.schema:
-                raise PublicValueError(f"static must be columns of the schema, got {name!r}.")
+                raise PublicValueError(f"{parameter} must be columns of the schema, got {name!r}.")
+
+    def _check_aggregates(self):
+        self._check_columns("aggregates")
+        for name in self.aggregates:
+            others = (self.sequence_index, *self.keys, *self.static)
+            is_key = isinstance(self.schema[name], Identifier)
+            if self.aggregates.count(name) > 1 or name in others or is_key:
+                raise PublicValueError(
+                    "aggregates must be distinct columns other than keys, sequence_index and "
+                    f"static columns, got {name!r}."
+                )
+
+    def _check_static(self):
+        self._check_columns("static")
+        for name in self.static:
             if self.static.count(name) > 1 or name in (self.sequence_index, *self.keys):
                 raise PublicValueError(
                     "static must be distinct columns other than keys and sequence_index, got "
@@ -198,7 +222,7 @@ class Table:
         """Return the public rows, with their key, in the dtypes of the schema."""
         given = [
             name
-            for name in ("foreign_key", "sequence_index", "max_rows", "static")
+            for name in ("foreign_key", "sequence_index", "max_rows", "static", "aggregates")
             if getattr(self, name)
         ]
         if given or self.primary_key is None:
@@ -669,6 +693,11 @@ def _check_name(field, name, what="the name of a column"):
 def _check_root(table):
     """Check a table without a private parent: with any declaration of rows it is a panel."""
     if table.sequence_index is None and table.max_rows is None and not table.static:
+        if table.aggregates:
+            raise PublicValueError(
+                "aggregates must be empty for a table with one row per person, got "
+                f"{[*table.aggregates]}."
+            )
         return
     for name, meaning in (
         ("primary_key", "the column that identifies its persons"),

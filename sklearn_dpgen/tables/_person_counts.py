@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sklearn_dpgen.tables._person_layout import SLOTS, change_cells
+from sklearn_dpgen.tables._person_layout import SLOTS, aggregate_steps, change_cells
 from sklearn_dpgen.tables._table_counter import WHOLE, CodeCounter, CountLayout
 
 __all__ = ["PersonRecords"]
@@ -62,6 +62,8 @@ class PersonRecords:
         self._codes[own.slot] = slots
         most = layout.variables[own.count].tree.n_values - 1
         self._codes[own.count] = _small(np.minimum(n_rows, most), most)
+        for source, aggregate in own.aggregates.items():
+            self._codes[aggregate] = self._aggregated(source, aggregate, parent, n_parents)
         if own.index is None:
             return
         index = self._codes[own.index].astype(np.int64)
@@ -77,6 +79,30 @@ class PersonRecords:
         paces = np.where(is_first, null, rooms // np.maximum(sizes - turn, 1))
         self._codes[own.pace] = _small(paces, null)
         self._codes[own.gap], self._codes[own.room] = _small(gaps, null), _small(rooms, null)
+
+    def _aggregated(self, source, aggregate, parent, n_parents):
+        """Return the mean or the most frequent label of a variable for each parent row."""
+        variable = self._layout.variables[source]
+        null, steps = self._layout.variables[aggregate].tree.n_values, aggregate_steps(variable)
+        codes = self._codes[source].astype(np.int64)
+        # The code of a null is beyond those of values.
+        known = codes <= (null - 1) // steps
+        parent, codes = parent[known], codes[known]
+        if variable.is_ordered:
+            n_rows = np.bincount(parent, minlength=n_parents)
+            sums = np.zeros(n_parents, dtype=np.int64)
+            np.add.at(sums, parent, codes * steps)
+            # Means are rounded to the nearest leaf, in exact integers.
+            means = (2 * sums + n_rows) // np.maximum(2 * n_rows, 1)
+            return _small(np.where(n_rows > 0, means, null), null)
+        pairs, sizes = np.unique(parent * null + codes, return_counts=True)
+        parents, labels = np.divmod(pairs, null)
+        # Of several most frequent labels of a parent row, the one declared first.
+        order = np.lexsort((labels, -sizes, parents))
+        parents, first = np.unique(parents[order], return_index=True)
+        found = np.full(n_parents, null)
+        found[parents] = labels[order][first]
+        return _small(found, null)
 
     def leaves(self, variable):
         """Return the exact counts of the categories of a variable."""

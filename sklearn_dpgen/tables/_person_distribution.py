@@ -313,6 +313,17 @@ class PersonSimulator:
         table[most == 0], table[:, null] = _IMPOSSIBLE, np.where(least > 0, _IMPOSSIBLE, 0.0)
         return LogLinearTerm((own.count,), tuple(np.arange(n) for n in table.shape), table)
 
+    def aggregate_rules(self, aggregate):
+        """Return the term that excludes aggregates of no rows, and null if values have no null."""
+        source = self.layout.variables[self.layout.variables[aggregate].source]
+        own = self.layout.stages[source.stage]
+        least, most = self._ranges(own.count)
+        null = int(self.distribution.blocks[aggregate][-1])
+        table = np.zeros((len(least), self.n_blocks(aggregate)))
+        table[most == 0] = _IMPOSSIBLE
+        table[:, null] = 0.0 if source.n_nulls else np.where(least > 0, _IMPOSSIBLE, 0.0)
+        return LogLinearTerm((own.count,), tuple(np.arange(n) for n in table.shape), table)
+
     def _ranges(self, variable):
         """Return the smallest and the largest leaf of each block."""
         leaves = np.arange(self.layout.variables[variable].tree.n_values)

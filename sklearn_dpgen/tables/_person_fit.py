@@ -492,6 +492,8 @@ class PersonFit:
         fixed = (*fixed, *self._bars.of(column, known))
         firsts = [own for own in self._layout.stages if own.first == column]
         fixed += tuple(self._simulator.first_rules(own) for own in firsts)
+        if self._layout.variables[column].kind == "aggregate":
+            fixed += (self._simulator.aggregate_rules(column),)
         tables = []
         marginal = np.maximum(self._measured.block_shares(column), 1e-6)
         marginal = marginal / marginal.sum()

@@ -12,12 +12,22 @@ from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 from sklearn_dpgen.tables._marginals import MAX_BLOCKS, ColumnBlocks
 from sklearn_dpgen.tables._releases import column_trees, fine_encoder
 
-__all__ = ["SLOTS", "PersonLayout", "StageVariables", "Variable", "change_cells", "ratio_cells"]
+__all__ = [
+    "SLOTS",
+    "PersonLayout",
+    "StageVariables",
+    "Variable",
+    "aggregate_steps",
+    "change_cells",
+    "ratio_cells",
+]
 
 # Positions of a row among the rows of its parent: the only one, the first, a later one, the last.
 SLOTS = ("only", "first", "middle", "last")
 # Kinds with a noisy count of their own; slots, rooms and memories follow from other variables.
-_RELEASED = frozenset({"value", "index", "joined", "count", "first", "gap"})
+_RELEASED = frozenset({"value", "index", "joined", "count", "first", "aggregate", "gap"})
+# The means of few values have about so many bins.
+_MEANS = 64
 # The most bins of the room that is left for later rows, which is public.
 _ROOMS = 64
 
@@ -34,7 +44,8 @@ class Variable:
     kind : str
         "value" and "index" are columns. "joined" is a column of the public table that has
         ``source`` as a key. "count" is the number of rows of a child table, and "first" the index
-        of the first of them. "gap" is the index less that of the row before,
+        of the first of them; "aggregate" is the mean of ``source`` over them, or its most frequent
+        label. "gap" is the index less that of the row before,
         "slot" the position of a row, "room" the largest possible gap, and "pace" the room over the
         number of rows that are left. "memory" is the value of
         ``source`` in the row before, and "change" the change of ``source`` since then. "ratio" is
@@ -74,13 +85,15 @@ class StageVariables:
     ----------
     own : list of int
         Columns and derived variables that are drawn with a row, in the order of drawing: values of
-        columns, then for each child table its number of rows and its first index.
+        columns, then for each child table its number of rows, its first index and its aggregates.
     values : list of int
         Columns, without the sequence index and constant columns.
     joined : list of int
         Columns of public tables. They are groups of a key, which is drawn in their place.
     index, count, first, gap, room, pace, slot : int or None
         Variables of the sequence of rows; ``count`` and ``first`` are variables of the parent.
+    aggregates : dict of int to int
+        The aggregate of each value that has one, a variable of the parent.
     memories, changes : dict of int to int
         The memory of each value and joined column, and the change of each value.
     ratios : dict of int to (int, int)
@@ -102,6 +115,7 @@ class StageVariables:
     room: int | None = None
     pace: int | None = None
     slot: int | None = None
+    aggregates: dict = field(default_factory=dict)
     memories: dict = field(default_factory=dict)
     changes: dict = field(default_factory=dict)
     ratios: dict = field(default_factory=dict)
@@ -212,6 +226,19 @@ class PersonLayout:
             own.ratios[ratio] = own.pace, own.gap
             ratio = self._add(f"relative first of {name}", stage.parent, "ratio", None, True)
             parent.ratios[ratio] = own.count, own.first
+        for column, source in zip(stage.columns, own.columns, strict=True):
+            variable = self.variables[source]
+            if column in stage.aggregates and not variable.is_constant:
+                own.aggregates[source] = self._add(
+                    f"aggregate of {variable.name}",
+                    stage.parent,
+                    "aggregate",
+                    _aggregate_tree(variable),
+                    variable.is_ordered,
+                    1,
+                    source,
+                )
+        parent.own += own.aggregates.values()
         sources = own.values + own.joined + [v for v in (own.index, own.gap) if v is not None]
         for source in sources:
             variable = self.variables[source]
@@ -365,6 +392,25 @@ def joined_columns(table):
         names[i]: (own, is_ordered[i], int(n_nulls[i] and sizes[i] > 2))
         for i, own in zip(used, groups, strict=True)
     }, parts
+
+
+def aggregate_steps(variable):
+    """Return the number of leaves of an aggregate per leaf of the variable.
+
+    Means of few values need a finer grid than these values.
+    """
+    n_values = variable.tree.n_values - variable.tree.is_flat * variable.n_nulls
+    return max(_MEANS // max(n_values - 1, 1), 1) if variable.is_ordered else 1
+
+
+def _aggregate_tree(variable):
+    """Return the tree of the mean or the most frequent label of a variable, with null."""
+    tree = variable.tree
+    n_values = tree.n_values - tree.is_flat * variable.n_nulls
+    if not variable.is_ordered:
+        return ColumnTree(n_values, nullable=True, is_flat=True)
+    steps = aggregate_steps(variable)
+    return ColumnTree((n_values - 1) * steps + 1, nullable=True, anchor=tree.anchor * steps)
 
 
 # Edges between the cells of a ratio.

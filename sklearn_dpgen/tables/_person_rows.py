@@ -88,6 +88,8 @@ class Stage:
         The public table of each foreign key to one.
     unread : tuple of str, default=()
         Further columns of the table, identifiers that are no keys.
+    aggregates : tuple of str, default=()
+        Columns that are aggregated over the rows of a parent row.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Stage:
     foreign_key: str | None = None
     public_keys: dict[str, Table] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    aggregates: tuple[str, ...] = ()
 
 
 def stages_of(schema: RelationalSchema) -> tuple[Stage, ...]:
@@ -128,6 +131,7 @@ def stages_of(schema: RelationalSchema) -> tuple[Stage, ...]:
             ties=schema[name].ties,
             primary_key=schema[name].primary_key,
             foreign_key=schema.parent_key(name),
+            aggregates=schema[name].aggregates,
         )
         for name, parent in zip(order, parents, strict=True)
     )
@@ -147,6 +151,7 @@ def _panel_stages(schema):
         max_rows=table.max_rows,
         ties=table.ties,
         foreign_key=table.primary_key,
+        aggregates=table.aggregates,
         **found,
     )
     return Stage(name, static, primary_key=table.primary_key), rows

@@ -161,16 +161,16 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
     :Proof: Notes; :ref:`persons`; of certified noise :ref:`certified_noise`.
 
     All variables of a row are functions of the rows of the same person: its columns, the columns of
-    its parent rows and their numbers of rows, its position, and the row before it in the order of
-    the index, where ties are broken by a public hash of the rows. Columns of a public table are
-    public functions of its key in the row, and are counted as groups of keys. A row has as weight
-    one over the product of the numbers of rows on its path from the person, so the rows of a person
-    in one table have total weight at most 1, and add to each marginal a non-negative vector of l1
-    norm at most 1. Marginals are multiplied by weights whose squares sum to 1 and released as one
-    vector: a person adds a non-negative vector of l2 norm at most 1. If a person is replaced, the
-    change is at most √2, as the inner product of two non-negative vectors is not negative. Two
-    persons with equal rows each attain this. ``max_rows`` bounds the number of rows that is drawn,
-    not the weight of a person. Rows of no person in the root table are dropped.
+    its parent rows, their numbers of rows and their ``aggregates``, its position, and the row
+    before it in the order of the index, where ties are broken by a public hash of the rows. Columns
+    of a public table are public functions of its key in the row, and are counted as groups of keys.
+    A row has as weight one over the product of the numbers of rows on its path from the person, so
+    the rows of a person in one table have total weight at most 1, and add to each marginal a
+    non-negative vector of l1 norm at most 1. Marginals are multiplied by weights whose squares sum
+    to 1 and released as one vector: a person adds a non-negative vector of l2 norm at most 1. If a
+    person is replaced, the change is at most √2, as the inner product of two non-negative vectors
+    is not negative. Two persons with equal rows each attain this. ``max_rows`` bounds the number of
+    rows that is drawn, not the weight of a person. Rows of no person in the root table are dropped.
 
     Keys of a table with children must be distinct between persons. Rows below a key that several
     persons have belong to all of these persons, who are protected only together; such rows are not

@@ -71,6 +71,7 @@ def hospital():
                 primary_key="visit",
                 foreign_key={"ward": "wards", "patient": "patients"},
                 ties=False,
+                aggregates=["cost"],
             ),
             "patients": patients(),
             "wards": wards(),
@@ -165,6 +166,10 @@ def test_types_of_an_index(column, said):
         ({"max_rows": None}, "max_rows must be given for a panel"),
         ({"static": ["sex", "cost"], "sequence_index": None}, None),
         ({"static": ["sex", "cost", "day"], "sequence_index": None}, "must leave a column"),
+        (
+            {"static": ["sex", "cost"], "aggregates": ["cost"]},
+            "aggregates must be distinct columns",
+        ),
     ],
 )
 def test_panels(options, said):
@@ -173,6 +178,29 @@ def test_panels(options, said):
         return
     with pytest.raises(ValueError, match=said):
         panel(**options)
+
+
+@pytest.mark.parametrize(
+    ("build", "aggregates", "said"),
+    [
+        (visits, "cost", "aggregates must be a list of columns of the schema, got the text 'cost'"),
+        (visits, [1], "aggregates must be the name of a column"),
+        (visits, ["price"], "aggregates must be columns of the schema, got 'price'"),
+        (visits, ["cost", "cost"], "aggregates must be distinct columns"),
+        (visits, ["day"], "other than keys, sequence_index and static columns, got 'day'"),
+        (patients, ["sex"], "aggregates must be empty for a table with one row per person"),
+        (wards, ["beds"], "and no aggregates"),
+    ],
+)
+def test_aggregates_are_of_columns_of_many_rows(build, aggregates, said):
+    with pytest.raises(PublicError, match=said):
+        build(aggregates=aggregates)
+
+
+def test_aggregates_are_part_of_a_declaration():
+    table = visits(aggregates=["cost"])
+    assert table.aggregates == ("cost",)
+    assert table != visits()
 
 
 def test_a_key_may_be_an_identifier_of_the_schema():
@@ -289,7 +317,9 @@ def written(value):
 
 
 @pytest.mark.parametrize(
-    "schema", [hospital(), RelationalSchema({"rows": panel(ties=False)})], ids=["tree", "panel"]
+    "schema",
+    [hospital(), RelationalSchema({"rows": panel(ties=False, aggregates=["cost"])})],
+    ids=["tree", "panel"],
 )
 def test_a_schema_is_written_and_read_without_loss(schema):
     frames = {name: table.frame for name, table in schema.items() if table.frame is not None}

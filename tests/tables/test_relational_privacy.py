@@ -57,18 +57,21 @@ TREE = RelationalSchema(
             foreign_key={"person": "persons"},
             sequence_index="day",
             max_rows=4,
+            aggregates=["cost"],
         ),
         "drugs": Table(
             Schema({"drug": Categorical(["a", "b", "c"], nullable=True)}),
             primary_key="dose",
             foreign_key={"stay": "stays"},
             max_rows=3,
+            aggregates=["drug"],
         ),
         "calls": Table(
             Schema({"hour": Numeric(0, 23, integer=True), "ok": Categorical([0, 1])}),
             foreign_key={"person": "persons", "ward": "wards"},
             sequence_index="hour",
             max_rows=4,
+            aggregates=["ok"],
         ),
         "wards": Table(
             Schema({"beds": Numeric(0, 50, integer=True)}), primary_key="ward", frame=WARDS
@@ -88,6 +91,7 @@ PANEL = Table(
     sequence_index="year",
     max_rows=5,
     static=["sex"],
+    aggregates=["pay", "state"],
 )
 DAY = pd.Timestamp("2020-01-01")
 
@@ -502,6 +506,16 @@ def last_of_all(monkeypatch):
     monkeypatch.setattr(PersonRecords, "_derive", joined)
 
 
+def aggregates_of_all(monkeypatch):
+    """The aggregate of a person is that of the rows of all persons."""
+    aggregated = PersonRecords._aggregated
+
+    def joined(self, source, aggregate, parent, n_parents):
+        return aggregated(self, source, aggregate, parent * 0, n_parents)[:1].repeat(n_parents)
+
+    monkeypatch.setattr(PersonRecords, "_aggregated", joined)
+
+
 def numbers_of_all(monkeypatch):
     """Each person has as many rows as all together."""
     path = _person_rows._path
@@ -604,7 +618,10 @@ def test_targets_that_are_not_paid_for_are_caught(monkeypatch, kind):
     assert vectors.max() > 1.2
 
 
-@pytest.mark.parametrize("breach", [memory_of_others, gaps_to_others, last_of_all, numbers_of_all])
+@pytest.mark.parametrize(
+    "breach",
+    [memory_of_others, gaps_to_others, last_of_all, aggregates_of_all, numbers_of_all],
+)
 @kinds
 def test_what_depends_on_others_is_caught(monkeypatch, breach, kind):
     breach(monkeypatch)

@@ -26,9 +26,11 @@ SCHEMA = RelationalSchema(
             sequence_index="year",
             max_rows=3,
             ties=False,
+            aggregates=["state"],
         ),
     }
 )
+AGGREGATE = "aggregate of visits.state"
 
 
 def tables(n=60):
@@ -91,6 +93,21 @@ def nothing_draws_gaps(sampler):
     changed(sampler, conditionals={k: v for k, v in conditionals.items() if k != j})
 
 
+def nothing_draws_aggregates(sampler):
+    conditionals, j = sampler.distribution_.conditionals, variable(sampler, AGGREGATE)
+    changed(sampler, conditionals={k: v for k, v in conditionals.items() if k != j})
+
+
+def an_aggregate_of_other_bins(sampler):
+    starts, j = sampler.distribution_.starts, variable(sampler, AGGREGATE)
+    changed(sampler, starts=with_entry(starts, j, starts[j] + 65 * (starts[j] > 0)))
+
+
+def no_aggregates(sampler):
+    visits = replace(SCHEMA["visits"], aggregates=())
+    sampler.schema = RelationalSchema({"persons": SCHEMA["persons"], "visits": visits})
+
+
 def a_term_of_a_change(sampler):
     conditionals, j = sampler.distribution_.conditionals, variable(sampler, "visits.state")
     term = conditionals[j].terms[0]
@@ -147,6 +164,9 @@ FAULTS = [
     bins_beyond_the_index,
     bins_out_of_order,
     nothing_draws_gaps,
+    nothing_draws_aggregates,
+    an_aggregate_of_other_bins,
+    no_aggregates,
     a_term_of_a_change,
     a_base_of_other_blocks,
     no_block_to_draw,
