@@ -14,8 +14,9 @@ rows, delta is 1e-5.
 - "shuffled": the fitted rows, each given to the place of another, which keeps its person and index;
 - "independent rows": `TableSampler` with ``unit``, for 90 percent of epsilon, and a noisy histogram
   of the numbers of rows; rows with similar static columns are given to one person;
-- "flattened": `TableSampler` on one row a person, with a column for each column and row, or "by
-  index" with one for each column and value of the index, where there are few;
+- "flattened": `TableSampler` on one row a person, with a column for each column and row, of as many
+  first rows as give 60 columns, or "by index" with one for each column and value of the index,
+  where there are few;
 - "dpsynth", and "dpsynth MST" with all slots: its relational synthesis, on codes in public bins.
 
 All but the first two and `RelationalSampler` need a single child table or a panel. Seconds are CPU
@@ -51,6 +52,8 @@ SIZES = 0.1
 # More columns of a flattened table take minutes.
 MOST_COLUMNS = 60
 N_QUERIES, LEAST = 500, 0.001
+# What tells the results apart, but for seeds.
+CASE = ("table", "persons", "view", "model", "epsilon")
 # Why a model has no result.
 NOT_HERE = "is not applicable or not installed"
 
@@ -133,6 +136,7 @@ def flattened(data, tables, epsilon, seed, args, *, by_index=False):
         values = None
         frame = frame.sort_values([view.person, *([view.index] if view.index else [])])
         slot = frame.groupby(view.person).cumcount()
+        bound = min(bound, (MOST_COLUMNS - len(view.static)) // len(rows))
     if len(rows) * bound + len(view.static) > MOST_COLUMNS:
         return None
     slots = {c: [f"{c} {place}" for place in range(bound)] for c in rows}
@@ -356,10 +360,15 @@ def _random_part(column, rng):
     return lambda values: values.between(low, high).to_numpy()
 
 
-def run(name, args):
+def run(name, args, n_persons):
     """Yield the results of all models on a table, a row for each view, budget and seed."""
     data = TABLES[name]()
     train, test = split(data, args.against)
+    root = data.schema[data.schema.root].primary_key
+    persons = train[data.schema.root][root].drop_duplicates()
+    if n_persons is not None:
+        persons = persons.sample(n_persons, random_state=0)
+        train = keep_persons(train, data.schema, persons)
     for model in args.models:
         if len(data.views) > 1 and model not in TREES:
             continue
@@ -382,6 +391,7 @@ def run(name, args):
                 for view, row in found.items():
                     yield {
                         "table": name,
+                        "persons": len(persons),
                         "view": view,
                         "model": model,
                         "epsilon": float(epsilon),
@@ -397,6 +407,8 @@ def main():
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--persons", nargs="+", type=int, help="fit so many persons; default all")
+    parser.add_argument("--name", default="relational", help="name of the record")
     parser.add_argument("--against", default="held-out", choices=["held-out", "fitted", "all"])
     parser.add_argument("--environments", help="folder of the environments of peers")
     parser.add_argument("--limit-s", type=int, default=900, help="CPU seconds of a peer's fit")
@@ -405,17 +417,17 @@ def main():
     rows = []
     with threadpool_limits(1):
         for name in args.tables:
-            found = list(run(name, args))
+            found = [row for n in args.persons or [None] for row in run(name, args, n)]
             if found:
-                rows += summarize(found, by=("table", "view", "model", "epsilon"))
+                rows += summarize(found, by=CASE)
                 _show(found)
     meta = {"delta": DELTA, "against": args.against, "seeds": args.seeds}
-    record("relational", rows, meta)
+    record(args.name, rows, meta)
 
 
 def _show(rows):
     frame = pd.DataFrame(rows).drop(columns="seed")
-    means = frame.groupby(["table", "view", "model", "epsilon"], sort=False).mean()
+    means = frame.groupby([*CASE], sort=False).mean()
     with pd.option_context("display.width", 250, "display.max_columns", None):
         print(means.round(3), flush=True)
 
