@@ -10,10 +10,12 @@ real ones for independent records; only for means.
 ::
 
     python benchmarks/bench_refits.py --fits 40
+    python benchmarks/bench_refits.py --fits 40 --aggregates visits ill --name refits_aggregates
 """
 
 import argparse
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -87,12 +89,12 @@ def statistic(rows):
     )
 
 
-def one_fit(seed, epsilon):
+def one_fit(seed, epsilon, aggregates):
     """Return the intervals of one sample, and naive ones."""
     sampler = RelationalSampler(
         epsilon,
         1e-5,
-        schema=PANEL,
+        schema=replace(PANEL, aggregates=aggregates),
         random_state=seed,
         population_size=2000,
         neighbours="add_or_remove",
@@ -112,6 +114,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=40)
     parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--aggregates", nargs="*", default=[], help="as of Table")
+    parser.add_argument("--name", default="refits", help="name of the record")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", NoisyCountsWarning)
@@ -119,7 +123,7 @@ def main():
     parts = []
     with threadpool_limits(1):
         for seed in range(args.fits):
-            found = one_fit(seed, args.epsilon)
+            found = one_fit(seed, args.epsilon, args.aggregates)
             is_covered = (found["low"] < truth) & (truth < found["high"])
             naive = (found["naive"] - truth).abs() < Z * found["naive_error"]
             naive = naive.astype(float).where(found["naive"].notna())
@@ -135,7 +139,7 @@ def main():
             )
             rows = [{"of": name} | row for name, row in table.astype(float).T.to_dict().items()]
             meta = vars(args) | {"fits": len(parts), "persons": N, "refits": N_REFITS}
-            record("refits", rows, meta)
+            record(args.name, rows, meta)
 
 
 if __name__ == "__main__":
