@@ -28,6 +28,10 @@ _BLOCK = 1 << 22
 _MISSED = "conditions on {name!r} must hold intervals that contain a declared value."
 # The least effective size without a warning.
 _FEW = 10
+IMPOSSIBLE = (
+    "conditions on {names} are impossible: their probability under the fitted distribution is "
+    "below one in a billion."
+)
 _FEW_MESSAGE = (
     "Conditions on {names} have an effective size of {size:.1f} rows: most samples repeat these "
     "rows. See effective_size."
@@ -154,10 +158,7 @@ class ConditionalSamplerMixin(FramesMixin):
         allowed = {names.index(name): condition.shares() for name, condition in conditions.items()}
         distribution = self.law_.restricted(allowed)
         if distribution is None:
-            raise PublicValueError(
-                f"conditions on {list(conditions)} are impossible: their probability under the "
-                "fitted distribution is below one in a billion."
-            )
+            raise PublicValueError(IMPOSSIBLE.format(names=list(conditions)))
         return distribution
 
 
@@ -333,14 +334,7 @@ _TRIES = 8
 # Rows after which the acceptance rate is checked, and its bounds for an error and a warning.
 PILOT = 20_000
 _LEAST, _FEW_KEPT = 1e-4, 1e-2
-_HOPELESS = (
-    "constraints are fulfilled by {kept} of {drawn} drawn records{under}, fewer than one in "
-    f"{round(1 / _LEAST)}."
-)
-_RARE = (
-    "constraints are fulfilled by {kept} of {drawn} drawn records{under}: samples are from a small "
-    "part of the fitted distribution, which may be inaccurate there."
-)
+_FULFILLED = "constraints are fulfilled by {kept} of {drawn} drawn {unit}{under}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,44 +428,63 @@ def _replaced(frame, positions, rows):
     return pd.concat([frame, rows], ignore_index=True).take(order).reset_index(drop=True)
 
 
-def draw_kept(draw, n, most, under=""):
+def draw_kept(
+    draw,
+    n,
+    most,
+    under="",
+    *,
+    unit="records",
+    join=None,
+    pilot=PILOT,
+    least=_LEAST,
+):
     """Draw records by rejection sampling.
 
     Parameters
     ----------
     draw : callable
-        ``draw(m)`` returns a data frame of ``m`` records and the mask of those to keep.
+        ``draw(m)`` returns at most ``m`` records, a data frame or another object with ``take``, and
+        the mask of those to keep.
     n : int
     most : int
         Most records per batch.
-    under : str
-        Words for the conditions in messages.
+    under, unit : str
+        Words for the conditions and for the records in messages.
+    join : callable or None, default=None
+        Returns the records of several batches; None is for data frames.
+    pilot, least : int, float
+        Records after which the acceptance rate is checked, and its bound.
 
     Returns
     -------
-    data frame of shape (n, n_features)
+    data frame of shape (n, n_features), or what ``join`` returns
 
     Raises
     ------
     ValueError
-        Fewer than one in 10000 of at least 20000 drawn records are kept. About 20000 + 10000 n
-        records are drawn at most.
+        Fewer than a share ``least`` of at least ``pilot`` drawn records are kept. About
+        ``pilot + n / least`` records are drawn at most.
 
     Warns
     -----
     UserWarning
         Fewer than one in 100 drawn records are kept.
     """
-    frames, n_kept, n_drawn = [], 0, 0
+    batches, n_kept, n_drawn = [], 0, 0
     while n_kept < n:
         rate = (n_kept + 1) / (n_drawn + 1)
-        frame, kept = draw(min(most, math.ceil(1.1 * (n - n_kept) / rate) + 16))
+        records, kept = draw(min(most, math.ceil(1.1 * (n - n_kept) / rate) + 16))
         (rows,) = np.nonzero(kept)
-        frames.append(frame.iloc[rows[: n - n_kept]])
-        n_kept, n_drawn = n_kept + len(rows), n_drawn + len(frame)
-        counts = {"kept": n_kept, "drawn": n_drawn, "under": under}
-        if n_drawn >= PILOT and n_kept < _LEAST * n_drawn:
-            raise PublicValueError(_HOPELESS.format(**counts))
+        batches.append(records.take(rows[: n - n_kept]))
+        n_kept, n_drawn = n_kept + len(rows), n_drawn + len(kept)
+        message = _FULFILLED.format(kept=n_kept, drawn=n_drawn, unit=unit, under=under)
+        if n_drawn >= pilot and n_kept < least * n_drawn:
+            raise PublicValueError(f"{message}, fewer than one in {round(1 / least)}.")
     if n_kept < _FEW_KEPT * n_drawn:
-        warn_user(_RARE.format(**counts), UserWarning)
-    return pd.concat(frames, ignore_index=True)
+        warn_user(
+            f"{message}: samples are from a small part of the fitted distribution, which may be "
+            "inaccurate there.",
+            UserWarning,
+        )
+    return join(batches) if join else pd.concat(batches, ignore_index=True)

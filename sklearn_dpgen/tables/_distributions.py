@@ -27,6 +27,8 @@ __all__ = [
     "draw_codes",
     "draw_weighted",
     "joint_codes",
+    "resampled",
+    "weighted_size",
 ]
 
 # Conditions of smaller probability count as impossible.
@@ -86,6 +88,23 @@ def draw_weighted(codes, weights, drawn, rng):
     first, stop = starts[drawn], stops[drawn]
     targets = edges[first] + rng.uniform(size=len(drawn)) * (edges[stop] - edges[first])
     return order[np.clip(np.searchsorted(edges, targets, side="right") - 1, first, stop - 1)]
+
+
+def weighted_size(weights):
+    """Return the effective size of weighted rows, and how many of them are drawn for one kept.
+
+    These are enough that no row is kept twice, or that four times the effective size is drawn.
+    """
+    size = weights.sum() ** 2 / (weights**2).sum()
+    return float(size), float(min(weights.max() / weights.mean(), 4 * len(weights) / size, _MOST))
+
+
+def resampled(weights, n, rng):
+    """Draw ``n`` positions by weight, by systematic resampling, in random order."""
+    edges = np.cumsum(weights)
+    points = (np.arange(n) + rng.uniform()) * (edges[-1] / n)
+    points = np.minimum(points, np.nextafter(edges[-1], 0))
+    return rng.permutation(np.searchsorted(edges, points, side="right"))
 
 
 def category_counts(domain):
@@ -391,13 +410,8 @@ class LogLinearChain:
         stops = [i for i, c in enumerate(self.conditionals, 1) if c.column in self.conditioned]
         needed = replace(self, conditionals=self.conditionals[: max(stops, default=0)])
         _, weights = needed._weighted(_PILOT, np.random.default_rng(0))
-        mean = weights.mean()
-        if mean < RARE:
-            return 0.0, 0.0, _MOST
-        size = weights.sum() ** 2 / (weights**2).sum()
-        # Enough rows that none is kept twice, or that four times the effective size is drawn.
-        n_drawn = min(weights.max() / mean, 4 * _PILOT / size, _MOST)
-        return float(mean), float(size), float(n_drawn)
+        mean = float(weights.mean())
+        return (mean, *weighted_size(weights)) if mean >= RARE else (0.0, 0.0, _MOST)
 
     def _weighted(self, n, rng):
         """Return blocks of rows, and their weights: the probabilities of the conditions."""
@@ -416,13 +430,9 @@ class LogLinearChain:
         most, chunks, left = int(_BATCH / self._pilot[2]), [], n
         while left > 0:
             codes, weights = self._weighted(_BATCH, rng)
-            edges = np.cumsum(weights)
-            if edges[-1] > 0:
+            if weights.any():
                 count = min(most, left)
-                points = (np.arange(count) + rng.uniform()) * (edges[-1] / count)
-                points = np.minimum(points, np.nextafter(edges[-1], 0))
-                chosen = np.searchsorted(edges, points, side="right")
-                chunks.append(codes[rng.permutation(chosen)])
+                chunks.append(codes[resampled(weights, count, rng)])
                 left -= count
         return np.concatenate(chunks)
 

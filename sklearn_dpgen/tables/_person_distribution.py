@@ -201,11 +201,21 @@ class PersonSimulator:
         self.draw(self.layout.stages[0].own, codes, rng)
         return StageRows(codes)
 
-    def draw(self, variables, codes, rng):
-        """Draw variables in their order, those that have a conditional, in place."""
+    def draw(self, variables, codes, rng, allowed=None):
+        """Draw variables in their order, those that have a conditional, in place.
+
+        ``allowed`` has the allowed fraction of each block of variables with a condition; the
+        probabilities of these conditions are returned.
+        """
+        chances = np.ones(len(codes))
         for j in variables:
             if j in self.conditionals:
-                codes[:, j], _ = self.conditionals[j].draw(codes, rng)
+                kept = (allowed or {}).get(j)
+                codes[:, j], chance = self.conditionals[j].draw(codes, rng, kept)
+                if kept is not None:
+                    codes[chance == 0, j] = np.argmax(kept)
+                    chances *= chance
+        return chances
 
     def numbers(self, stage, parents, rng):
         """Draw the number of rows of each parent row."""

@@ -262,6 +262,10 @@ class PersonLayout:
                 source,
             )
 
+    def variable(self, stage, name):
+        """Return the variable of a column of a stage."""
+        return self.stages[stage].columns[list(self.declared[stage].columns).index(name)]
+
     def most_blocks(self, variable):
         """Return a bound on the number of blocks of a variable."""
         own = self.variables[variable]

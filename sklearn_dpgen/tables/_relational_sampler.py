@@ -23,7 +23,11 @@ from sklearn_dpgen.tables._person_counts import PersonRecords
 from sklearn_dpgen.tables._person_distribution import PersonDistribution
 from sklearn_dpgen.tables._person_layout import PersonLayout
 from sklearn_dpgen.tables._person_rows import read_person_rows, stages_of
-from sklearn_dpgen.tables._person_rules import PersonConditions, RuledSimulator, rules_of_stages
+from sklearn_dpgen.tables._person_rules import (
+    RuledSimulator,
+    conditions_of_stages,
+    rules_of_stages,
+)
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS, MarginalsPlan, Round, warn_of_noise
 from sklearn_dpgen.tables._releases import NoisyMarginal, noise_factors, scores
 from sklearn_dpgen.utils._frames import FramesMixin, frame_kind
@@ -468,7 +472,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         simulator = self._simulator(conditions)
-        rows = simulator.draw_persons(n_samples, rng)
+        rows = simulator.sample(n_samples, rng)
         frames = framed(self._relational, simulator.layout.declared, rows)
         kinds = self._frame_kinds
         found = {name: self._given_back(frame, kinds[name]) for name, frame in frames.items()}
@@ -539,7 +543,7 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
             As :meth:`sample`, except for a low acceptance rate.
         """
         check_is_fitted(self)
-        return self._simulator(conditions).acceptance_rate(np.random.default_rng(0))
+        return self._simulator(conditions).acceptance_rate()
 
     def _rules(self, layout):
         """Return the rules of each stage; an error if they do not fit the schema."""
@@ -549,8 +553,9 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         """Return the simulator under the constraints and conditions."""
         layout = self._layout()
         rules = self._rules(layout)
-        read = PersonConditions.read(conditions, self.schema, layout, self.encoders_, rules)
-        return RuledSimulator(layout, self.distribution_, self.encoders_, rules, read)
+        encoders = self.encoders_
+        conditions = conditions_of_stages(conditions, self.schema, layout, encoders, rules)
+        return RuledSimulator(layout, self.distribution_, encoders, rules, conditions)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "distribution_")

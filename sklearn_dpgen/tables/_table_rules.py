@@ -1,6 +1,7 @@
 """Constraints between columns: validation, consistency, and enforcement in samples."""
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain, product
@@ -34,6 +35,7 @@ __all__ = [
     "barred_pairs",
     "barred_term",
     "check_measured",
+    "columns_of",
     "is_number",
     "possible_cells",
 ]
@@ -408,6 +410,23 @@ class TableRules:
                     conditions.setdefault(given[0], keys)
         return conditions
 
+    def among(self, columns):
+        """Return the rules that have no other columns than these, a collection of names."""
+        found, known = copy(self), {*columns}
+        found.rules = [rule for rule in self.rules if known.issuperset(columns_of(rule))]
+        found.inequalities = [
+            (rule, label) for rule, label in self.inequalities if {rule.low, rule.high} <= known
+        ]
+        found.implications = [
+            (given, then, label)
+            for given, then, label in self.implications
+            if {*given, *then} <= known
+        ]
+        found.derived = {
+            name: own for name, own in self.derived.items() if {name, *own[1]} <= known
+        }
+        return found
+
     def project(self, frame):
         """Compute the derived columns of records, and return the mask of valid records.
 
@@ -562,7 +581,7 @@ def _declares(column, values):
 _ROUNDING = 1e-6
 
 
-def _columns_of(rule):
+def columns_of(rule):
     """Return the names of all columns of a rule."""
     if isinstance(rule, Inequality):
         return rule.low, rule.high
@@ -575,7 +594,7 @@ def _columns_of(rule):
 
 def _check_columns(rule, schema, label):
     """Raise ValueError unless a rule names measured columns of the schema."""
-    for name in _columns_of(rule):
+    for name in columns_of(rule):
         if name not in schema:
             raise PublicValueError(f"{label} must name columns of the schema, got {name!r}.")
         if isinstance(schema[name], MadeUpColumn):
