@@ -13,7 +13,7 @@ from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines, fit_condit
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, _zero_edge, group_sums
 from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator, has_bins
 from sklearn_dpgen.tables._person_layout import change_cells, ratio_cells
-from sklearn_dpgen.tables._person_rules import PersonBars
+from sklearn_dpgen.tables._person_rules import barred_terms
 from sklearn_dpgen.tables._privacy_plan import affordable_cells
 from sklearn_dpgen.tables._records import with_bins
 from sklearn_dpgen.tables._releases import (
@@ -394,7 +394,7 @@ class PersonFit:
         self._device, self._rng = resolve_device(device), np.random.default_rng(seed)
         self._verbose = verbose
         self._simulator = PersonSimulator(self._layout, self._empty())
-        self._bars = PersonBars(self._simulator, measurements.encoders, rules)
+        self._barred = barred_terms(self._simulator, measurements.encoders, rules)
 
     def _empty(self):
         """Return a distribution without conditionals."""
@@ -489,7 +489,8 @@ class PersonFit:
 
     def _conditional(self, column, codes, known, fixed=(), start=None):
         """Fit the conditional of a variable given known ones."""
-        fixed = (*fixed, *self._bars.of(column, known))
+        barred = self._barred.get(column, ())
+        fixed = (*fixed, *(term for term in barred if known.issuperset(term.parents)))
         firsts = [own for own in self._layout.stages if own.first == column]
         fixed += tuple(self._simulator.first_rules(own) for own in firsts)
         if self._layout.variables[column].kind == "aggregate":

@@ -17,7 +17,13 @@ from sklearn_dpgen.tables._person_rows import _named
 from sklearn_dpgen.tables._table_rules import TableRules, barred_pairs, barred_term, columns_of
 from sklearn_dpgen.utils._validation import warn_user
 
-__all__ = ["PersonBars", "RuledSimulator", "StageRules", "conditions_of_stages", "rules_of_stages"]
+__all__ = [
+    "RuledSimulator",
+    "StageRules",
+    "barred_terms",
+    "conditions_of_stages",
+    "rules_of_stages",
+]
 
 # How often a row that breaks a rule is redrawn within its blocks, then from the distribution of
 # rows, and how often all rows of a parent row are: tries, and how many of them at once.
@@ -50,6 +56,8 @@ class StageRules:
         The table and the column of each name of a column of the row or of a row above.
     before : dict of str to str
         The column of each name of a column of the row before.
+    looks_back : bool
+        Whether there are rules of the row before.
     """
 
     def __init__(self, rules, declared, stage):
@@ -75,16 +83,13 @@ class StageRules:
         columns |= {n: own.columns[name] for n, name in self.before.items()}
         self.rules = TableRules(rules, Schema(columns))
         self.used = {name for rule in rules for name in columns_of(rule)}
-        if own.index is None and self.looks_back:
+        lagged = self.used & {*self.before}
+        if own.index is None and lagged:
             raise PublicValueError(
                 "constraints on the row before must be of a table with sequence_index, got "
-                f"{min(self.used & {*self.before})!r}."
+                f"{min(lagged)!r}."
             )
-
-    @property
-    def looks_back(self):
-        """Whether some rule has a column of the row before."""
-        return not self.used.isdisjoint(self.before)
+        self.looks_back = bool(lagged)
 
     def project(self, frame, above, before=None):
         """Apply the rules whose columns are all given, as :meth:`TableRules.project`.
@@ -162,8 +167,8 @@ def _by_table(parameter, given, schema, declared, what):
     return [(name, stages[name], value) for name, value in given.items()]
 
 
-class PersonBars:
-    """Terms of the distribution that exclude pairs of blocks that rules make impossible.
+def barred_terms(simulator, encoders, rules):
+    """Return the terms that exclude pairs of blocks that rules make impossible.
 
     Parameters
     ----------
@@ -171,52 +176,49 @@ class PersonBars:
     encoders : list of TabularEncoder or None
         Encoders with the bins of the fit.
     rules : list of StageRules or None
+
+    Returns
+    -------
+    dict of int to list of LogLinearTerm
+        For each variable, terms of pairs with one that is drawn earlier.
     """
+    layout, distribution = simulator.layout, simulator.distribution
+    terms: dict[int, list] = {}
 
-    def __init__(self, simulator, encoders, rules):
-        self._simulator, self._terms = simulator, {}
-        layout, distribution = simulator.layout, simulator.distribution
-        for stage, (own, variables) in enumerate(zip(rules, layout.stages, strict=True)):
-            if own is None:
-                continue
-            # The variable, the column and the blocks of each name.
-            known: dict[str, tuple] = {}
-            for name, (where, column) in own.places.items():
-                j = layout.variable(where, column)
-                known[name] = j, encoders[where].columns_[column], distribution.blocks[j]
-            for name, source in own.before.items():
-                j, *rest = known[source]
-                # Constants have no memory.
-                if j in variables.memories:
-                    known[name] = (variables.memories[j], *rest)
-            self._add(own.rules, known, variables.own)
-            if variables.index is not None:
-                index, first = layout.declared[stage].index, variables.first
-                column = layout.encoders[stage].columns_[index]
-                if isinstance(column, Binned):
-                    column = column.merged(distribution.starts[first])
-                # The last category of the index of the first row is null.
-                known[index] = first, column, distribution.blocks[first][:-1]
-                self._add(own.rules, known, [first])
-
-    def _add(self, rules, known, drawn):
-        """Add the terms of the pairs of variables, the later one of which is in ``drawn``."""
+    def add(rules, known, drawn):
         variables, columns, blocks = zip(*known.values(), strict=True)
         encoder = SimpleNamespace(columns_=dict(zip(known, columns, strict=True)))
         for pair, barred in barred_pairs(rules.among(known), encoder, blocks).items():
             both = tuple(variables[i] for i in pair)
-            later = [j for j in drawn if j in both]
-            if later:
+            if later := [j for j in drawn if j in both]:
                 # Further blocks, such as that of no row before, are possible.
                 sizes = zip(both, barred.shape, strict=True)
-                barred = np.pad(barred, [(0, self._simulator.n_blocks(j) - n) for j, n in sizes])
-                term = barred_term(barred, both, later[-1])
-                self._terms.setdefault(later[-1], []).append(term)
+                barred = np.pad(barred, [(0, simulator.n_blocks(j) - n) for j, n in sizes])
+                terms.setdefault(later[-1], []).append(barred_term(barred, both, later[-1]))
 
-    def of(self, variable, known):
-        """Return the terms of a variable with known ones, a tuple."""
-        terms = self._terms.get(variable, ())
-        return tuple(term for term in terms if known.issuperset(term.parents))
+    for stage, (own, variables) in enumerate(zip(rules, layout.stages, strict=True)):
+        if own is None:
+            continue
+        # The variable, the column and the blocks of each name.
+        known: dict[str, tuple] = {}
+        for name, (where, column) in own.places.items():
+            j = layout.variable(where, column)
+            known[name] = j, encoders[where].columns_[column], distribution.blocks[j]
+        for name, source in own.before.items():
+            j, *rest = known[source]
+            # Constants have no memory.
+            if j in variables.memories:
+                known[name] = (variables.memories[j], *rest)
+        add(own.rules, known, variables.own)
+        if variables.index is not None:
+            index, first = layout.declared[stage].index, variables.first
+            column = layout.encoders[stage].columns_[index]
+            if isinstance(column, Binned):
+                column = column.merged(distribution.starts[first])
+            # The last category of the index of the first row is null.
+            known[index] = first, column, distribution.blocks[first][:-1]
+            add(own.rules, known, [first])
+    return terms
 
 
 def conditions_of_stages(conditions, schema, layout, encoders, rules):
