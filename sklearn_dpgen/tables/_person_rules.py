@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -330,7 +331,8 @@ class _Persons:
     def product(self, name):
         """Return the product of the chances, or of the masks, of the rows of each person."""
         n = len(self.rows[0].kept)
-        found, persons = np.ones(n), {None: np.arange(n)}
+        found = np.ones(n)
+        persons: dict[int | None, np.ndarray] = {None: np.arange(n)}
         for stage, rows in enumerate(self.rows):
             above = persons[self.parents[stage]]
             np.multiply.at(found, above, getattr(rows, name))
@@ -339,7 +341,8 @@ class _Persons:
 
     def take(self, persons):
         """Return some persons, who may be repeated."""
-        found, places = [], {None: persons}
+        found: list[_Rows] = []
+        places: dict[int | None, np.ndarray] = {None: persons}
         for stage, rows in enumerate(self.rows):
             taken, places[stage] = rows.take(places[self.parents[stage]])
             found.append(taken)
@@ -387,7 +390,7 @@ class RuledSimulator(PersonSimulator):
         self._names = [name for own in conditions for name in own]
         self._is_ruled = any(own is not None for own in rules)
         # The block, and the unnormalized probability, of each category or leaf under a condition.
-        self._within: dict[int, tuple] = {}
+        self._within: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for stage, own in enumerate(layout.stages):
             if conditions[stage]:
                 self._restrict(stage, own)
@@ -558,10 +561,10 @@ class _Turns:
     def __init__(self, simulator, stage, codes, above, rng):
         self._simulator, self._stage, self._above, self._rng = simulator, stage, above, rng
         self._own, self._rules = simulator.layout.stages[stage], simulator.rules[stage]
-        if self._own.parent is None:
-            every = np.arange(len(codes))
-            self._drawn = StageRows(codes, every, every, np.zeros_like(every), np.ones_like(every))
-        else:
+        # Positions and indices of the rows; a person is the only row of its own.
+        every = np.arange(len(codes))
+        self._drawn: Any = StageRows(codes, every, every, 0 * every, 0 * every + 1)
+        if stage:
             sizes = simulator.numbers(stage, codes, rng)
             self._drawn = simulator.positions(stage, codes, sizes, rng)
         self._chances = np.ones(len(codes))

@@ -18,6 +18,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import RelationalSchema, Table
 from sklearn_dpgen.schema._rules import Rule
+from sklearn_dpgen.tables._conditional_sampling import AcceptanceRateMixin
 from sklearn_dpgen.tables._marginals import Marginal, target_columns
 from sklearn_dpgen.tables._person_counts import PersonRecords
 from sklearn_dpgen.tables._person_distribution import PersonDistribution
@@ -66,7 +67,7 @@ _SCORED, _CELLS = 10_000, 20
 _CUT_SHARE = 0.01
 
 
-class RelationalSampler(FramesMixin, PrivateEstimator):
+class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
     """Synthesis of persons with many rows: parent and child tables, panels and sequences.
 
     Counts of single columns, of the numbers of rows, and of gaps of the sequence index are released
@@ -471,9 +472,9 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         n_samples = check_n_samples(n_samples, width=self.n_features_in_)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
-        simulator = self._simulator(conditions)
-        rows = simulator.sample(n_samples, rng)
-        frames = framed(self._relational, simulator.layout.declared, rows)
+        sampler = self._record_sampler(conditions)
+        rows = sampler.sample(n_samples, rng)
+        frames = framed(self._relational, sampler.layout.declared, rows)
         kinds = self._frame_kinds
         found = {name: self._given_back(frame, kinds[name]) for name, frame in frames.items()}
         return found if self._is_dict else found[self._relational.root]
@@ -521,35 +522,11 @@ class RelationalSampler(FramesMixin, PrivateEstimator):
         )
         return pair_distances(given, drawn, layout, with_absent=with_absent)
 
-    def acceptance_rate(self, conditions: Mapping | None = None) -> float:
-        """Return the share of drawn persons that fulfil the constraints.
-
-        Rows that violate a constraint are first redrawn, as ``constraints`` says.
-
-        Parameters
-        ----------
-        conditions : mapping or None, default=None
-            As for :meth:`sample`; the rate is that of persons under the conditions.
-
-        Returns
-        -------
-        float
-            Rate of 5000 persons drawn with a fixed seed; 1 without constraints. It is
-            post-processing and costs no privacy.
-
-        Raises
-        ------
-        PublicValueError
-            As :meth:`sample`, except for a low acceptance rate.
-        """
-        check_is_fitted(self)
-        return self._simulator(conditions).acceptance_rate()
-
     def _rules(self, layout):
         """Return the rules of each stage; an error if they do not fit the schema."""
         return rules_of_stages(self.constraints, self.schema, layout.declared)
 
-    def _simulator(self, conditions):
+    def _record_sampler(self, conditions):
         """Return the simulator under the constraints and conditions."""
         layout = self._layout()
         rules = self._rules(layout)

@@ -20,7 +20,7 @@ from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
-from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
+from sklearn_dpgen.tables._conditional_sampling import AcceptanceRateMixin, ConditionalSamplerMixin
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, all_pairs, marginal_counts
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS
 from sklearn_dpgen.tables._records import encode_codes, fit_columns, open_records, with_bins
@@ -53,7 +53,7 @@ __all__ = ["TableSampler", "pair_distances"]
 _BLOCK = 1 << 16
 
 
-class TableSampler(ConditionalSamplerMixin, PrivateEstimator):
+class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimator):
     """Maximum-entropy synthesis of tables from noisy low-order marginals.
 
     Counts of single columns are released with Gaussian noise, and determine the bins of numbers
@@ -549,32 +549,6 @@ class TableSampler(ConditionalSamplerMixin, PrivateEstimator):
         records = encode_codes(X.assign(**{last: [values[0]] * len(X)}), self.encoder_)
         probabilities = self.law_.last_given_others(records.columns)
         return pd.DataFrame(probabilities, index=X.index, columns=pd.Index(values, name=last))
-
-    def acceptance_rate(self, conditions: Mapping | None = None) -> float:
-        """Return the acceptance rate of drawn records under the constraints.
-
-        A record that violates a constraint is first redrawn up to eight times within the blocks of
-        its values, and then rejected.
-
-        Parameters
-        ----------
-        conditions : mapping or None, default=None
-            As for :meth:`sample`. The rate is relative to records under the conditions on measured
-            columns; conditions on computed columns count as constraints.
-
-        Returns
-        -------
-        float
-            Rate of 20000 records drawn with a fixed seed; 1 without constraints. It is
-            post-processing and costs no privacy.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample`, except for a low acceptance rate.
-        """
-        check_is_fitted(self)
-        return self._record_sampler(conditions).acceptance_rate()
 
     @property
     def bins_(self) -> dict[str, np.ndarray]:

@@ -1,0 +1,164 @@
+"""Rows that break rules are redrawn, and conditions and computed values keep their effect."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklearn_dpgen.schema import (
+    Categorical,
+    FunctionalDependency,
+    Implication,
+    Inequality,
+    Numeric,
+    Schema,
+    Sum,
+    Table,
+)
+from sklearn_dpgen.tables import RelationalSampler, _person_rules, _releases
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning"),
+    pytest.mark.filterwarnings("ignore:.* max_rows=:UserWarning"),
+]
+N = 300
+
+
+def fit(columns, rules, values, **options):
+    """Fit a panel of persons with equally many rows.
+
+    Parameters
+    ----------
+    columns : dict of str to Column
+    rules : list of Rule
+    values : dict of str to ndarray of shape (N, n_rows)
+    """
+    n_rows = next(iter(values.values())).shape[1]
+    panel = Table(Schema(columns), primary_key="id", max_rows=n_rows, **options)
+    ids = np.repeat(np.arange(N), n_rows)
+    frame = pd.DataFrame({"id": ids} | {name: given.ravel() for name, given in values.items()})
+    sampler = RelationalSampler(
+        np.inf,
+        schema=panel,
+        constraints=rules,
+        population_size=500,
+        max_iter=4,
+        random_state=0,
+        device="cpu",
+    )
+    return sampler.fit(frame)
+
+
+def digits(high=9):
+    return Numeric(0, high, integer=True)
+
+
+def uniform(n_rows, high=9):
+    return np.random.default_rng(0).integers(0, high + 1, (N, n_rows))
+
+
+def ascending(n_rows, high):
+    rng = np.random.default_rng(1)
+    return np.sort([rng.choice(high + 1, n_rows, replace=False) for _ in range(N)])
+
+
+def test_rows_are_redrawn():
+    # Half of the rows have a sum that is not declared, so one in 16 persons would have none.
+    values = {"a": uniform(4), "b": uniform(4)[::-1], "sum": uniform(4)}
+    sampler = fit({name: digits() for name in values}, [Sum("sum", ["a", "b"])], values)
+    assert sampler.acceptance_rate() > 0.9
+    drawn = sampler.sample(100, random_state=0)
+    assert (drawn["sum"] == drawn["a"] + drawn["b"]).all()
+
+
+def test_all_rows_of_a_person_are_redrawn():
+    # Redraws of values do not change the index, which breaks the rule in half of the persons.
+    rule = Implication({"previous.at": [0, 2, 4, 6, 8]}, then={"at": [1, 3, 5, 7, 9]})
+    values = {"at": ascending(2, 9), "x": uniform(2)}
+    columns = {"at": digits(), "x": digits()}
+    sampler = fit(columns, [rule], values, sequence_index="at", ties=False)
+    assert sampler.acceptance_rate() > 0.9
+    drawn = sampler.sample(100, random_state=0)
+    before = drawn.groupby("id")["at"].shift(1)
+    assert (drawn["at"] % 2 == 1)[before % 2 == 0].all()
+
+
+def test_rows_know_the_index_of_the_next_row():
+    # A row that starts before the end of the row before could not be redrawn alone.
+    values = {"start": ascending(6, 19), "end": uniform(6, 19)}
+    columns = {"start": digits(19), "end": digits(19)}
+    rule = Inequality("previous.end", "start")
+    sampler = fit(columns, [rule], values, sequence_index="start", ties=False)
+    assert sampler.acceptance_rate() > 0.6
+    drawn = sampler.sample(100, random_state=0)
+    assert not (drawn.groupby("id")["end"].shift(1) > drawn["start"]).any()
+
+
+def test_the_first_index_is_drawn_under_rules_of_the_person():
+    # Nearly all persons are born later than a row that is drawn regardless of the birth.
+    birth = np.random.default_rng(2).integers(90, 100, (N, 1))
+    values = {"birth": birth.repeat(2, axis=1), "at": uniform(2, 99)}
+    columns = {"birth": digits(99), "at": digits(99)}
+    rule = Inequality("birth", "at")
+    sampler = fit(columns, [rule], values, sequence_index="at", static=["birth"])
+    assert sampler.acceptance_rate() > 0.8
+    drawn = sampler.sample(100, random_state=0)
+    assert (drawn["birth"] <= drawn["at"]).all()
+
+
+def test_later_rows_depend_on_computed_values():
+    # In private rows, the state alternates and the city follows it. The rule swaps the states.
+    states = (np.arange(5) + uniform(1, 1)) % 2
+    columns = {"at": digits(), "state": digits(1), "city": Categorical(["a", "b"])}
+    values = {"at": ascending(5, 9), "state": states, "city": np.where(states == 0, "a", "b")}
+    rule = FunctionalDependency("state", "city", {"a": 1, "b": 0})
+    options = {"sequence_index": "at", "ties": False}
+    for rules, expected in (([rule], 0.0), (None, 1.0)):
+        drawn = fit(columns, rules, values, **options).sample(300, random_state=0)
+        before = drawn.groupby("id")["city"].shift(1).dropna()
+        assert len(before) > 900
+        changed = (drawn.loc[before.index, "city"] != before).mean()
+        assert abs(changed - expected) < 0.2
+
+
+@pytest.mark.parametrize("n_rejected", [0, 1, 2])
+def test_redrawn_rows_keep_the_probabilities_of_conditions(monkeypatch, n_rejected):
+    # Men fulfil the condition nine times as often as women.
+    rng = np.random.default_rng(4)
+    sex = rng.choice(["f", "m"], (N, 1)).repeat(2, axis=1)
+    ill = np.where(rng.uniform(size=(N, 2)) < np.where(sex == "f", 0.1, 0.9), "yes", "no")
+    columns = {"sex": Categorical(["f", "m"]), "ill": Categorical(["no", "yes"])}
+    rule = Implication({"ill": "yes"}, then={"sex": ["f", "m"]})
+    sampler = fit(columns, [rule], {"sex": sex, "ill": ill}, static=["sex"])
+    project, calls = _person_rules.TableRules.project, []
+
+    def rejecting(self, frame):
+        kept = project(self, frame)
+        if "ill" in frame:
+            # Rows of each turn are rejected as they are drawn, and then as they are redrawn.
+            calls.append(len(frame))
+            kept &= len(calls) % (n_rejected + 1) == 0
+        return kept
+
+    monkeypatch.setattr(_person_rules.TableRules, "project", rejecting)
+    drawn = sampler.sample(1000, conditions={"ill": "yes"}, random_state=0)
+    persons = drawn.groupby("id").first()
+    assert len(calls) > 0 == len(calls) % (n_rejected + 1)
+    assert (persons["ill"] == "yes").all()
+    assert (persons["sex"] == "m").mean() > 0.75
+
+
+def test_first_rows_inside_a_leaf_fulfil_conditions(monkeypatch):
+    # All rows of a person are in one leaf of 157 values, in the order of their values.
+    monkeypatch.setattr(_releases, "MAX_LEAVES", 64)
+    values = {"at": 5000 + uniform(3), "x": uniform(3)}
+    columns = {"at": digits(9999), "x": digits()}
+    sampler = fit(columns, None, values, sequence_index="at")
+    drawn = sampler.sample(200, random_state=0)
+    assert drawn["at"].between(4900, 5300).all()
+    assert drawn["at"].nunique() > 50
+    # Most persons have one of their rows before the median.
+    median = float(drawn["at"].median())
+    conditions = {"at": pd.Interval(median, np.inf, closed="both")}
+    drawn = sampler.sample(100, conditions=conditions, random_state=0)
+    assert (drawn.groupby("id")["at"].first() >= median).all()
+    assert drawn.groupby("id")["at"].is_monotonic_increasing.all()
