@@ -39,9 +39,9 @@ IMPOSSIBLE = (
     "conditions on {names} are impossible: their probability under the fitted distribution is "
     "below one in a billion."
 )
-_FEW_MESSAGE = (
-    "Conditions on {names} have an effective size of {size:.1f} rows: most samples repeat these "
-    "rows. See effective_size."
+FEW_MESSAGE = (
+    "Conditions on {names} have an effective size of {size:.1f} {unit}: most samples repeat these "
+    "{unit}."
 )
 
 
@@ -108,8 +108,8 @@ class ConditionalSamplerMixin(FramesMixin):
         n_samples = check_n_samples(n_samples, width=len(self.encoder_.columns_))
         sampler = self._record_sampler(conditions)
         if sampler.conditions and (size := sampler.distribution.effective_size) < _FEW:
-            names = list(sampler.conditions)
-            warn_user(_FEW_MESSAGE.format(names=names, size=size), UserWarning)
+            message = FEW_MESSAGE.format(names=[*sampler.conditions], size=size, unit="rows")
+            warn_user(f"{message} See effective_size.", UserWarning)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         under = f" under the conditions on {list(conditions)}" if conditions else ""
@@ -485,8 +485,8 @@ def draw_kept(
     Parameters
     ----------
     draw : callable
-        ``draw(m)`` returns at most ``m`` records, a data frame or another object with ``take``, and
-        the mask of those to keep.
+        ``draw(m)`` returns ``m`` records, a data frame or another object with ``take``, and the
+        mask of those to keep. Fewer records stand for as many.
     n : int
     most : int
         Most records per batch.
@@ -512,17 +512,20 @@ def draw_kept(
     UserWarning
         Fewer than one in 100 drawn records are kept.
     """
-    batches, n_kept, n_drawn = [], 0, 0
+    batches, n_kept, n_drawn, n_passed = [], 0, 0, 0.0
     while n_kept < n:
         rate = (n_kept + 1) / (n_drawn + 1)
-        records, kept = draw(min(most, math.ceil(1.1 * (n - n_kept) / rate) + 16))
+        size = min(most, math.ceil(1.1 * (n - n_kept) / rate) + 16)
+        records, kept = draw(size)
         (rows,) = np.nonzero(kept)
         batches.append(records.take(rows[: n - n_kept]))
-        n_kept, n_drawn = n_kept + len(rows), n_drawn + len(kept)
-        message = _FULFILLED.format(kept=n_kept, drawn=n_drawn, unit=unit, under=under)
-        if n_drawn >= pilot and n_kept < least * n_drawn:
+        n_kept += len(rows)
+        n_drawn += size
+        n_passed += size * kept.mean()
+        message = _FULFILLED.format(kept=round(n_passed), drawn=n_drawn, unit=unit, under=under)
+        if n_drawn >= pilot and n_passed < least * n_drawn:
             raise PublicValueError(f"{message}, fewer than one in {round(1 / least)}.")
-    if n_kept < _FEW_KEPT * n_drawn:
+    if n_passed < _FEW_KEPT * n_drawn:
         warn_user(
             f"{message}: samples are from a small part of the fitted distribution, which may be "
             "inaccurate there.",

@@ -11,7 +11,12 @@ import pandas as pd
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import RelationalSchema, Schema
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.tables._conditional_sampling import IMPOSSIBLE, draw_kept, read_conditions
+from sklearn_dpgen.tables._conditional_sampling import (
+    FEW_MESSAGE,
+    IMPOSSIBLE,
+    draw_kept,
+    read_conditions,
+)
 from sklearn_dpgen.tables._distributions import RARE, draw_weighted, resampled, weighted_size
 from sklearn_dpgen.tables._person_distribution import PersonSimulator, StageRows
 from sklearn_dpgen.tables._person_rows import _named
@@ -33,10 +38,6 @@ _WITHIN, _ROWS, _RESTARTS, _AT_ONCE = 4, 32, 8, 4
 _PILOT, _LEAST = 5_000, 1e-3
 # The least effective size without a warning.
 _FEW = 10
-_FEW_MESSAGE = (
-    "Conditions on {names} have an effective size of {size:.1f} persons: most samples repeat these "
-    "persons."
-)
 
 
 class StageRules:
@@ -451,8 +452,9 @@ class RuledSimulator(PersonSimulator):
         under = f" under the conditions on {self._names}" if self._names else ""
         bounds = {"unit": "persons", "pilot": _PILOT, "least": _LEAST}
         found = draw_kept(draw, n, _PILOT, under, join=_Persons.joined, **bounds)
-        if self._names and min(sizes) < _FEW:
-            warn_user(_FEW_MESSAGE.format(names=self._names, size=min(sizes)), UserWarning)
+        if self._names and sizes[0] < _FEW:
+            message = FEW_MESSAGE.format(names=self._names, size=sizes[0], unit="persons")
+            warn_user(message, UserWarning)
         return found.rows
 
     def _batch(self, n, rng):
@@ -525,10 +527,8 @@ class RuledSimulator(PersonSimulator):
         if rows.index is None:
             return pd.DataFrame(index=range(len(rows.codes))), kept
         name = self.layout.declared[stage].index
-        column, condition = (
-            self.layout.encoders[stage].columns_[name],
-            self.conditions[stage].get(name),
-        )
+        column = self.layout.encoders[stage].columns_[name]
+        condition = self.conditions[stage].get(name)
         values = column.decode_codes(rows.index, name=name, rng=rng)
         if condition is not None:
             # Each person has a first row, which may have been moved to leave room for others.

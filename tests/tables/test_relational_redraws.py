@@ -120,15 +120,35 @@ def test_later_rows_depend_on_computed_values():
         assert abs(changed - expected) < 0.2
 
 
-@pytest.mark.parametrize("n_rejected", [0, 1, 2])
-def test_redrawn_rows_keep_the_probabilities_of_conditions(monkeypatch, n_rejected):
-    # Men fulfil the condition nine times as often as women.
+@pytest.fixture(scope="module")
+def patients():
+    """Return persons of whom men are ill nine times as often as women, with a rule that holds."""
     rng = np.random.default_rng(4)
     sex = rng.choice(["f", "m"], (N, 1)).repeat(2, axis=1)
     ill = np.where(rng.uniform(size=(N, 2)) < np.where(sex == "f", 0.1, 0.9), "yes", "no")
     columns = {"sex": Categorical(["f", "m"]), "ill": Categorical(["no", "yes"])}
     rule = Implication({"ill": "yes"}, then={"sex": ["f", "m"]})
-    sampler = fit(columns, [rule], {"sex": sex, "ill": ill}, static=["sex"])
+    return fit(columns, [rule], {"sex": sex, "ill": ill}, static=["sex"])
+
+
+def test_acceptance_rates_are_of_persons_under_conditions(monkeypatch, patients):
+    assert patients.acceptance_rate() == patients.acceptance_rate({"ill": "yes"}) == 1
+    # No rows of men are kept.
+    project = _person_rules.TableRules.project
+    monkeypatch.setattr(
+        _person_rules.TableRules, "project", lambda *args: project(*args) & (args[1]["sex"] == "f")
+    )
+    assert 0.3 < patients.acceptance_rate() < 0.7
+    assert 0 < patients.acceptance_rate({"ill": "yes"}) < 0.25
+    drawn = patients.sample(200, conditions={"ill": "yes"}, random_state=0)
+    assert (drawn["sex"] == "f").all()
+    assert (drawn.groupby("id")["ill"].first() == "yes").all()
+    with pytest.raises(ValueError, match=r"by 0 of .* persons under the conditions on \['sex'\]"):
+        patients.sample(5, conditions={"sex": "m"}, random_state=0)
+
+
+@pytest.mark.parametrize("n_rejected", [0, 1, 2])
+def test_redrawn_rows_keep_the_probabilities_of_conditions(monkeypatch, patients, n_rejected):
     project, calls = _person_rules.TableRules.project, []
 
     def rejecting(self, frame):
@@ -140,7 +160,7 @@ def test_redrawn_rows_keep_the_probabilities_of_conditions(monkeypatch, n_reject
         return kept
 
     monkeypatch.setattr(_person_rules.TableRules, "project", rejecting)
-    drawn = sampler.sample(1000, conditions={"ill": "yes"}, random_state=0)
+    drawn = patients.sample(1000, conditions={"ill": "yes"}, random_state=0)
     persons = drawn.groupby("id").first()
     assert len(calls) > 0 == len(calls) % (n_rejected + 1)
     assert (persons["ill"] == "yes").all()
