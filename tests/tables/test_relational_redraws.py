@@ -105,6 +105,17 @@ def test_the_first_index_is_drawn_under_rules_of_the_person():
     assert (drawn["birth"] <= drawn["at"]).all()
 
 
+def test_values_are_drawn_under_rules():
+    # Of 1200 rows, 8 fulfil the rule, which redraws alone would hardly find.
+    a, b = np.full((N, 4), 9), np.zeros((N, 4), dtype=int)
+    a[:2, :2], b[2:4, :2] = 0, 9
+    columns = {"a": digits(), "b": digits()}
+    sampler = fit(columns, [Inequality("a", "b")], {"a": a, "b": b})
+    assert sampler.acceptance_rate() > 0.9
+    drawn = sampler.sample(100, random_state=0)
+    assert (drawn["a"] <= drawn["b"]).all()
+
+
 def test_later_rows_depend_on_computed_values():
     # In private rows, the state alternates and the city follows it. The rule swaps the states.
     states = (np.arange(5) + uniform(1, 1)) % 2
@@ -182,3 +193,18 @@ def test_first_rows_inside_a_leaf_fulfil_conditions(monkeypatch):
     drawn = sampler.sample(100, conditions=conditions, random_state=0)
     assert (drawn.groupby("id")["at"].first() >= median).all()
     assert drawn.groupby("id")["at"].is_monotonic_increasing.all()
+
+
+def test_first_rows_that_make_room_for_others_fulfil_conditions(monkeypatch):
+    values = {"at": uniform(1), "x": uniform(1)}
+    sampler = fit({"at": digits(), "x": digits()}, None, values, sequence_index="at")
+    positions = _person_rules.RuledSimulator.positions
+
+    def moved(self, *args):
+        rows = positions(self, *args)
+        rows.index[rows.starts[::2]] = 9
+        return rows
+
+    monkeypatch.setattr(_person_rules.RuledSimulator, "positions", moved)
+    drawn = sampler.sample(100, conditions={"at": [0, 1, 2, 3]}, random_state=0)
+    assert set(drawn["at"]) == {0, 1, 2, 3}
