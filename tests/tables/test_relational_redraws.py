@@ -15,6 +15,7 @@ from sklearn_dpgen.schema import (
     Table,
 )
 from sklearn_dpgen.tables import RelationalSampler, _person_rules, _releases
+from sklearn_dpgen.tables._distributions import LogLinearConditional
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning"),
@@ -208,3 +209,43 @@ def test_first_rows_that_make_room_for_others_fulfil_conditions(monkeypatch):
     monkeypatch.setattr(_person_rules.RuledSimulator, "positions", moved)
     drawn = sampler.sample(100, conditions={"at": [0, 1, 2, 3]}, random_state=0)
     assert set(drawn["at"]) == {0, 1, 2, 3}
+
+
+def test_rules_of_persons_compute_their_columns():
+    born = uniform(1).repeat(2, axis=1)
+    values = {"born": born, "group": born // 5, "value": uniform(2)}
+    columns = {"born": digits(), "group": digits(1), "value": digits()}
+    rules = [FunctionalDependency("group", "born", {n: n % 2 for n in range(10)})]
+    drawn = fit(columns, rules, values, static=["born", "group"]).sample(100, random_state=0)
+    assert (drawn["group"] == drawn["born"] % 2).all()
+
+
+def test_persons_are_not_repeated_under_conditions():
+    rng = np.random.default_rng(5)
+    sex = rng.choice(["f", "m"], (N, 1))
+    ill = np.where(rng.uniform(size=(N, 1)) < np.where(sex == "f", 0.1, 0.9), "yes", "no")
+    columns = {
+        "sex": Categorical(["f", "m"]),
+        "level": Numeric(0, 1),
+        "ill": Categorical(["no", "yes"]),
+    }
+    values = {"sex": sex, "level": rng.uniform(size=(N, 1)), "ill": ill}
+    sampler = fit(columns, None, values, static=["sex", "level"])
+    drawn = sampler.sample(4000, conditions={"ill": "yes"}, random_state=0)
+    assert len(drawn) == 4000
+    assert drawn["level"].is_unique
+
+
+@pytest.mark.parametrize("conditions", [None, {"at": pd.Interval(-np.inf, np.inf)}])
+def test_conditions_keep_the_shares_of_values_in_a_block(conditions):
+    values = {"at": uniform(1), "x": uniform(1)}
+    sampler = fit({"at": digits(), "x": digits()}, None, values, sequence_index="at")
+    distribution, first = sampler.distribution_, sampler._layout().stages[1].first
+    # One block: nine values have half of the persons, the last one the other half.
+    distribution.blocks[first] = np.array([0, 0, 1])
+    distribution.shares[first] = np.array([0.5, 0.5, 1.0])
+    distribution.starts[first] = np.array([0, 9])
+    base = np.array([0.0, -np.inf])
+    distribution.conditionals[first] = LogLinearConditional(first, base, ())
+    drawn = sampler.sample(2000, conditions=conditions, random_state=0)
+    assert abs((drawn["at"] == 9).mean() - 0.5) < 0.06
