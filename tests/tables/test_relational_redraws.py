@@ -71,6 +71,28 @@ def test_rows_are_redrawn():
     assert (drawn["sum"] == drawn["a"] + drawn["b"]).all()
 
 
+def test_nulls_break_no_rule():
+    value = np.where(np.random.default_rng(6).uniform(size=(N, 2)) < 0.5, np.nan, uniform(2))
+    state = np.random.default_rng(7).choice(["a", "b"], (N, 2))
+    columns = {
+        "at": digits(),
+        "value": Numeric(0, 9, integer=True, nullable=True),
+        "state": Categorical(["a", "b"]),
+    }
+    rules = [
+        Implication({"previous.state": "b"}, then={"value": 5}),
+        Inequality("previous.value", "value"),
+    ]
+    values = {"at": ascending(2, 9), "value": value, "state": state}
+    drawn = fit(columns, rules, values, sequence_index="at").sample(200, random_state=0)
+    before = drawn.groupby("id").shift(1)
+    later = drawn[before["state"] == "b"]
+    assert set(later["value"].dropna()) <= {5}
+    assert later["value"].isna().mean() > 0.2
+    assert not (before["value"] > drawn["value"]).any()
+    assert before["value"].isna()[drawn["value"].notna() & before["state"].notna()].any()
+
+
 def test_all_rows_of_a_person_are_redrawn():
     # Redraws of values do not change the index, which breaks the rule in half of the persons.
     rule = Implication({"previous.at": [0, 2, 4, 6, 8]}, then={"at": [1, 3, 5, 7, 9]})
