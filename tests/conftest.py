@@ -1,11 +1,25 @@
-"""A look at the releases of a fit."""
+"""A look at the releases of a fit, and garbage collection that leaves out what stays."""
 
+import gc
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, ThresholdedLaplaceRun
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """Keep modules and collected tests out of garbage collection.
+
+    They stay to the end, and each full collection would go through all of them.
+    """
+    gc.disable()
+    yield
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
