@@ -86,6 +86,11 @@ _TABLES = """\
 #   sequence_index  the column that orders the rows of a parent row, such as a date
 #   max_rows        public bound of the rows of a parent row that are modelled
 #   static          in one long table, the columns that are the same in all rows of a person
+#
+# Add what applies:
+#
+#   ties: false     two rows of a parent row never have the same sequence_index
+#   public: true    a public table, such as a list of hospitals: its file is not protected
 """
 _KEYS = ("primary_key", "foreign_key", "sequence_index", "max_rows", "static")
 _TABLE_NOTE = (
@@ -112,12 +117,18 @@ _FAULTS = {
 }
 # Those of the keys and rows of a relational schema.
 _ROW_FAULTS = {
-    "missing_key": ("missing in a key", False),
-    "orphan": ("without a row in the parent table", False),
+    "missing_key": ("missing in a key; a fit drops these rows", False),
+    "orphan": ("without a row in the parent table; a fit drops these rows", False),
+    "missing_public": ("missing in the key of a public table", True),
+    "orphan_public": ("not among the keys of the public table", True),
     "tied": ("shared with other rows of the parent row, but ties are excluded", False),
     "over_max_rows": ("with more rows than max_rows", False),
     "changing": ("declared static, but changing between the rows of a person", False),
 }
+# The faults of keys, by those that RelationalSchema.check counts. A key of a public table is a
+# category, which must be declared.
+_KEY_FAULTS = {"null": "missing_key"}
+_PUBLIC_KEY_FAULTS = {"null": "missing_public", "orphan": "orphan_public"}
 _CHECK = """\
 Check a schema, and whether a table fits it.
 
@@ -257,6 +268,12 @@ def _from_table(paths: Sequence[str]):
     from sklearn_dpgen.schema._schema import SchemaDraft
 
     files = open_files(paths, None)
+    for path in paths[1:]:
+        if set(_names_of(open_files([path], None))) != set(_names_of(files)):
+            raise CommandError(
+                "The files of one table must have the same columns. If they are several tables, "
+                "name each by --table NAME=FILE."
+            )
     if isinstance(files, CsvFiles):
         _check_names(files.names)
         return SchemaDraft({name: {"type": GAP} for name in files.names})
@@ -274,6 +291,12 @@ def _from_table(paths: Sequence[str]):
             for name, entry in Schema.draft(types).declaration.items()
         }
     )
+
+
+def _names_of(files):
+    from sklearn_dpgen.preprocessing._files import CsvFiles
+
+    return files.names if isinstance(files, CsvFiles) else files.schema.names
 
 
 def _check_names(names):
@@ -406,8 +429,11 @@ def _check_tables(tables, schema: "RelationalSchema") -> dict:
         keys = schema[name].keys
         for column, row in counts.iterrows():
             faults = {fault: int(n) for fault, n in row.items() if n}
-            if column in keys and "null" in faults:
-                faults["missing_key"] = faults.pop("null")
+            if column in keys:
+                parent = schema[name].foreign_key.get(column)
+                is_public = parent is not None and schema[parent].frame is not None
+                words = _PUBLIC_KEY_FAULTS if is_public else _KEY_FAULTS
+                faults = {words.get(fault, fault): n for fault, n in faults.items()}
             found[name]["faults"] |= {column: faults} if faults else {}
     return found
 

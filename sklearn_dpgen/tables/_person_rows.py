@@ -328,7 +328,10 @@ def _checked_tables(tables, names):
     unknown = [name for name in tables if name not in names]
     if missing or unknown:
         fault = f"missing {missing}" if missing else f"unknown {unknown}"
-        raise PublicValueError(f"tables must be the private tables {names}: {fault}.")
+        hint = " The rows of a public table are those of its frame in the schema."
+        raise PublicValueError(
+            f"tables must be the private tables {names}: {fault}.{hint * (not missing)}"
+        )
     return tables
 
 
@@ -412,6 +415,7 @@ def _check_names(given, stages):
 def _columns_error(keys, error):
     return PublicValueError(
         f"The columns must be those of the schema and the keys {keys}, each once: {error.faults}."
+        + ("" if "missing" in error.faults else " Drop the others.")
     )
 
 

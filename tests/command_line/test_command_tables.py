@@ -93,7 +93,7 @@ def test_keys_and_rows_are_counted_and_stop_no_fit(run, hospital):
         },
     }
     text = run("check", "hospital.yaml", *BOTH).out
-    assert "'patient': 1 value without a row in the parent table\n" in text
+    assert "'patient': 1 value without a row in the parent table; a fit drops these rows\n" in text
     assert "The tables fit the schema, but for the above." in text
     # The twin: a missing value of a column stops a fit.
     (hospital / "visits.csv").write_text("\n".join(["patient,day,cost", *rows]))
@@ -101,6 +101,35 @@ def test_keys_and_rows_are_counted_and_stop_no_fit(run, hospital):
     assert done.code == 1
     assert "'cost': 1 value missing in a column that is not declared nullable  STOPS" in done.out
     assert "The tables do not fit the schema." in done.out
+
+
+def test_a_fit_stops_at_keys_that_a_public_table_lacks(run, hospital):
+    declared = HOSPITAL.replace("{patient: patients}", "{patient: patients, ward: wards}")
+    (hospital / "hospital.yaml").write_text(declared + WARDS)
+    (hospital / "wards.csv").write_text("ward,beds\nA,10\nB,20\n")
+    tables = (*BOTH, "--table", "wards=wards.csv")
+    head, rows = "patient,day,cost,ward\n", ["1,2020-01-01,1,A", "3,2020-01-01,1,B"]
+    (hospital / "visits.csv").write_text(head + "\n".join(rows))
+    assert run("check", "hospital.yaml", *tables).code == 0
+    (hospital / "visits.csv").write_text(head + "\n".join([*rows, "1,2020-01-02,1,C"]))
+    done = run("check", "hospital.yaml", *tables)
+    assert done.code == 1
+    assert "'ward': 1 value not among the keys of the public table  STOPS A FIT" in done.out
+    (hospital / "visits.csv").write_text(head + "\n".join([*rows, "1,2020-01-02,1,"]))
+    done = run("check", "hospital.yaml", *tables)
+    assert done.code == 1
+    assert "'ward': 1 value missing in the key of a public table  STOPS A FIT" in done.out
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_draft_of_one_table_refuses_files_of_two(run, hospital, form):
+    files = [f"patients.{form}", f"visits.{form}"]
+    done = run("draft-schema", *files, "--out", "draft.yaml")
+    assert done.code == 2
+    assert "name each by --table" in done.err
+    assert not (hospital / "draft.yaml").exists()
+    (hospital / f"more.{form}").write_bytes((hospital / files[1]).read_bytes())
+    assert run("draft-schema", files[1], f"more.{form}", "--out", "draft.yaml").code == 0
 
 
 def test_texts_among_numbers_are_counted(run, hospital):
@@ -155,7 +184,7 @@ def test_public_tables_are_given_by_files(run, hospital):
     table = pd.read_csv("visits.csv").assign(ward=[1, 3, 2])
     table.to_csv("visits.csv", index=False)
     done = run("check", "hospital.yaml", *BOTH, *public, "--json")
-    assert done.json["tables"]["visits"]["faults"] == {"ward": {"orphan": 1}}
+    assert done.json["tables"]["visits"]["faults"] == {"ward": {"orphan_public": 1}}
     assert list(done.json["tables"]) == ["patients", "visits"]
     (hospital / "hospital.yaml").write_text(text + WARDS.replace("primary_key: ward", "ties: true"))
     done = run("check", "hospital.yaml", *public)

@@ -281,7 +281,10 @@ def test_a_million_rows_of_one_person():
 
 FAULTS = {
     "a missing table": (lambda t: {"patients": t["patients"]}, r"missing \['visits'\]"),
-    "an unknown table": (lambda t: t | {"bills": t["visits"]}, r"unknown \['bills'\]"),
+    "an unknown table": (
+        lambda t: t | {"bills": t["visits"]},
+        r"unknown \['bills'\]\. The rows of a public table are those of its frame in the schema\.$",
+    ),
     "a missing key": (
         lambda t: t | {"visits": t["visits"].drop(columns="patient")},
         r"Table 'visits': The columns must be those of the schema and the keys \['patient'\], each "
@@ -289,7 +292,7 @@ FAULTS = {
     ),
     "an unknown column": (
         lambda t: t | {"visits": t["visits"].assign(note="secret")},
-        r"Table 'visits': The columns must be .* unknown \['note'\]\.$",
+        r"Table 'visits': The columns must be .* unknown \['note'\]\. Drop the others\.$",
     ),
     "a key of two types": (
         lambda t: (
