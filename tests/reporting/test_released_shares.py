@@ -113,6 +113,19 @@ def test_labels_of_bars_do_not_touch(k):
     assert all(b - a > 4 * 4.8 for a, b in zip(starts, starts[1:], strict=False))
 
 
+@pytest.mark.parametrize(("k", "is_cut"), [(24, True), (11, False), (3, False)])
+def test_a_wide_last_label_is_not_cut(k, is_cut):
+    pytest.importorskip("matplotlib")
+    labels = [f"2020-01-{i + 1:02}" for i in range(k)]
+    svg = histogram(np.ones(k) / k, np.ones(k) / k, labels, "shares")
+    ((anchor, x),) = re.findall(rf'text-anchor: (\w+)[^>]* x="([\d.]+)"[^>]*>{labels[-1]}<', svg)
+    # Ten letters of 7.5 points, on a figure that is 260 points wide.
+    width = 10 * 4.4
+    assert float(x) + (width / 2 if anchor == "middle" else 0) < 260
+    # Negative twin: centred, a label in a narrow last bin would be cut.
+    assert (float(x) + width / 2 > 260) == is_cut
+
+
 def percents(svg):
     return [float(text) for text in re.findall(r">([\d.]+)%<", svg)]
 
