@@ -18,6 +18,8 @@ __all__ = ["PersonDistribution", "PersonSimulator", "StageRows", "has_bins"]
 _ONLY, _FIRST, _MIDDLE, _LAST = range(len(SLOTS))
 # The logit of an impossible block.
 _IMPOSSIBLE = -30.0
+# Most draws of a gap that exceeds its room.
+_GAP_DRAWS = 8
 
 
 @saved
@@ -277,9 +279,7 @@ class PersonSimulator:
             part[:, own.pace] = self.block_of(own.pace, paces)
             part[:, own.memories[own.index]] = self.block_of(own.index, before)
             part[:, own.memories[own.gap]] = codes[rows - 1, own.gap]
-            drawn, _ = self.conditionals[own.gap].draw(part, rng)
-            gaps = np.minimum(self.leaves(own.gap, drawn, rng), room)
-            gaps = np.maximum(gaps, own.least_gap)
+            gaps = self._gaps(own, part, room, rng)
             index[rows] = before + gaps
             part[:, own.gap] = self.block_of(own.gap, gaps)
             columns = [own.room, own.pace, own.gap, own.memories[own.index], own.memories[own.gap]]
@@ -287,6 +287,21 @@ class PersonSimulator:
                 codes[rows, j] = part[:, j]
         codes[:, own.index] = self.block_of(own.index, index)
         return index
+
+    def _gaps(self, own, part, room, rng):
+        """Draw gaps, given that none exceeds its room."""
+        gaps = np.full(len(part), np.iinfo(np.int64).max)
+        for _ in range(_GAP_DRAWS):
+            over = np.flatnonzero(gaps > room)
+            if not len(over):
+                break
+            drawn, _ = self.conditionals[own.gap].draw(part[over], rng)
+            gaps[over] = self.leaves(own.gap, drawn, rng)
+        # Gaps cut at the room would all end at the bound of the index, with all later rows.
+        over = gaps > room
+        widths = np.maximum(room[over] - own.least_gap, 0) + 1
+        gaps[over] = own.least_gap + (rng.uniform(size=over.sum()) * widths).astype(np.int64)
+        return np.maximum(gaps, own.least_gap)
 
     def values(self, stage, rows, rng, draw=None):
         """Draw the values of all rows in turn, in place.
