@@ -647,7 +647,9 @@ def _declaration(entry):
     """Return the declaration of a column in words."""
     parts = [str(entry["type"])]
     if "low" in entry:
-        parts.append(f"{entry['low']} to {entry['high']}")
+        # A midnight is shown as a day.
+        bounds = [str(entry[key]).removesuffix("T00:00:00") for key in ("low", "high")]
+        parts.append(" to ".join(bounds))
     for key in ("categories", "values"):
         if key in entry:
             shown = ", ".join(shorten(v, 24) for v in entry[key][:_MOST_VALUES])

@@ -16,7 +16,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import GaussianMechanism, JointRandomizedResponse, LaplaceMechanism
 from sklearn_dpgen.reporting import model_card, verify_model_card
 from sklearn_dpgen.reporting._model_card import ModelCard
-from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
 from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -194,6 +194,18 @@ def test_the_schema_of_a_mechanism_within_is_shown():
     for estimator in (mechanism, sampler):
         found = model_card(estimator).to_dict()["schema"]
         assert [column["name"] for column in found] == list(SCHEMA)
+
+
+def test_bounds_at_midnight_are_shown_as_days():
+    columns = {
+        "day": Datetime("2020-01-01", "2024-12-31", resolution="D"),
+        "time": Datetime("2020-01-01T06:00:00", "2024-12-31T00:00:00"),
+    }
+    sampler = TableSampler(np.inf, schema=Schema(columns))
+    frame = pd.DataFrame(dict.fromkeys(columns, pd.to_datetime(["2021-01-01", "2022-01-01"])))
+    text = model_card(sampler.fit(frame)).to_markdown()
+    assert "datetime; 2020-01-01 to 2024-12-31 |" in text
+    assert "datetime; 2020-01-01T06:00:00 to 2024-12-31 |" in text
 
 
 def test_no_seed_no_ledger_and_no_machine_is_shown(tmp_path):
