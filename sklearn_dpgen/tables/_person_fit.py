@@ -270,6 +270,14 @@ class PersonMeasurements:
             strengths[columns] = math.sqrt(excess * shares.size)
         factors = dict(zip(candidates, preferences, strict=True))
         order = sorted(candidates, key=lambda pair: -factors[pair] * strengths[pair])
+        # Pairs of joined columns, or keys, of the same two keys are mostly one dependence.
+        key_of = {j: key for j, (key, _) in self._keys.items()}
+        key_of |= {key: key for key in key_of.values()}
+        keys = [
+            tuple(key_of[j] for j in pair) if key_of.keys() >= {*pair} else pair for pair in order
+        ]
+        strongest = {*dict(zip(reversed(keys), reversed(order), strict=True)).values()}
+        order.sort(key=strongest.__contains__, reverse=True)
         return order[:count]
 
     def _total(self, columns):

@@ -302,3 +302,31 @@ def test_blocks_refine_parts(n_parts):
     assert (pd.Series(parts).groupby(blocks).nunique() == 1).all()
     marginal = Marginal((0,), (blocks,))
     assert n_parts <= marginal.n_cells <= MAX_BLOCKS
+
+
+def test_two_public_keys_are_released_again_once():
+    patients = Table(
+        SCHEMA["patients"].schema, primary_key="patient", foreign_key={"home": "hospitals"}
+    )
+    schema = RelationalSchema(dict(SCHEMA) | {"patients": patients})
+    given = tables(300)
+    visited = given["stays"].groupby("patient")["hospital"].first()
+    given["patients"]["home"] = visited.reindex(given["patients"]["patient"]).to_numpy()
+    sampler = RelationalSampler(np.inf, schema=schema, device="cpu")
+    records, facts = sampler._read(given, seed=None)
+    plan = sampler._plan(**facts)
+    measured, layout = sampler._release(plan, records, None), plan.details.layout
+    names = [variable.name for variable in layout.variables]
+    pairs = layout.pairs()
+    is_of_keys = [
+        names[a].startswith("patients.home") and names[b].startswith("stays.hospital")
+        for a, b in pairs
+    ]
+    # The keys and two columns of each table are nine pairs of variables.
+    assert sum(is_of_keys) == 9
+    preferred = np.where(is_of_keys, 1e6, 1.0)
+    chosen = measured.strongest(pairs, preferred, 9)
+    of_keys = {pair for pair, own in zip(pairs, is_of_keys, strict=True) if own}
+    assert len(of_keys.intersection(chosen)) == 1
+    # The others come last.
+    assert {*measured.strongest(pairs, preferred, len(pairs))} == {*pairs}
