@@ -12,7 +12,9 @@ person's own rows alone, and not of positions in files. Each step is one:
 * Of the rows of one parent row with the same primary key, or of the root with the same key, the one
   with the smallest hash of codes is kept. Where rows of several parent rows have the same primary
   key, their descendants are dropped, since they would belong to several: such rows are rows of each
-  of these persons, and of the part of none.
+  of these persons, and of the part of none. So are the descendants of all rows with the primary key
+  of a row that is dropped for this reason, as otherwise they would be counted for one of the
+  persons only as long as another one is not there.
 * The *tree* of a row is a hash of its codes and of the multisets of the trees of its children. The
   rows of a parent row are ordered by the code of the sequence index and then by a public
   pseudo-random number: a function of the tree of the row, its rank among equal trees, and the
@@ -60,6 +62,8 @@ __all__ = ["Stage", "TableRows", "persons_of_rows", "read_person_rows", "stages_
 
 # What a column is, for errors.
 _KEY = "Key {!r}"
+# In place of the row or the person that has a key: none has it, or several have.
+_NONE, _SEVERAL = -1, -2
 
 
 @dataclass(frozen=True)
@@ -282,7 +286,7 @@ def persons_of_rows(tables, stages):
     names = list(dict.fromkeys(stage.name for stage in stages))
     frames = {name: as_pandas(table) for name, table in _checked_tables(tables, names).items()}
     found: dict = {}
-    # For each stage its distinct primary keys, and the person of each: -1 for none or several.
+    # For each stage its distinct primary keys, and the person of each.
     owners: list = []
     for stage in stages:
         with _named(stage.name):
@@ -300,19 +304,19 @@ def persons_of_rows(tables, stages):
                 above, person = owners[stage.parent]
                 places = _places(stage, foreign, stages[stage.parent], above)
                 # The last entries are for keys that are not in the parent table, and for nulls.
-                persons = np.append(np.append(person, -1)[places], -1)[codes]
+                persons = np.append(np.append(person, _NONE)[places], _NONE)[codes]
         owners.append((keys, _owners(own, persons, len(keys))))
-        found[stage.name] = persons
+        found[stage.name] = np.maximum(persons, -1)
     return n_persons, found
 
 
 def _owners(keys, persons, n_keys):
-    """Return the person of each key, -1 if no row has both, or several persons have the key."""
-    rows = (keys >= 0) & (persons >= 0)
+    """Return the person of each key; a row of several persons makes its key one of several."""
+    rows = (keys >= 0) & (persons != _NONE)
     keys, persons = keys[rows], persons[rows]
-    owner = np.full(n_keys, -1)
+    owner = np.full(n_keys, _NONE)
     owner[keys] = persons
-    owner[keys[owner[keys] != persons]] = -1
+    owner[keys[owner[keys] != persons]] = _SEVERAL
     return owner
 
 
@@ -467,8 +471,8 @@ class _Linked:
     """The rows of a stage that belong to persons, and what their children refer to.
 
     ``rows`` are positions in the table, and ``parent`` those in the ``rows`` of the parent stage,
-    None for the root. ``row_of`` has the position in ``rows`` of each of the ``keys``, or -1 where
-    there is none, or several.
+    None for the root. ``row_of`` has the position in ``rows`` of each of the ``keys``, or
+    ``_NONE``, or ``_SEVERAL``, also where a row is dropped for a key of several above it.
     """
 
     rows: np.ndarray
@@ -493,13 +497,15 @@ def _children(stage, read, above, upper, *, is_parent):
     codes, keys = read.keys[stage.foreign_key]
     places = _places(stage, keys, upper, above.keys)
     # The last entries are for keys that are not in the parent table, and for nulls.
-    parent = np.append(np.append(above.row_of, -1)[places], -1)[codes]
+    parent = np.append(np.append(above.row_of, _NONE)[places], _NONE)[codes]
     if not is_parent:
         rows = np.flatnonzero(parent >= 0)
         return _Linked(rows, parent[rows], pd.Index([], dtype=object), np.zeros(0, dtype=np.int64))
     own, keys = read.keys[stage.primary_key]
     rows = _distinct(read, np.flatnonzero((parent >= 0) & (own >= 0)), parent, own)
-    return _Linked(rows, parent[rows], keys, _row_of(own[rows], len(keys)))
+    row_of = _row_of(own[rows], len(keys))
+    row_of[own[(parent == _SEVERAL) & (own >= 0)]] = _SEVERAL
+    return _Linked(rows, parent[rows], keys, row_of)
 
 
 def _distinct(read, rows, parent, key):
@@ -511,10 +517,10 @@ def _distinct(read, rows, parent, key):
 
 
 def _row_of(keys, n_keys):
-    """Return the position of each key, -1 if it is not there or there several times."""
-    positions = np.full(n_keys, -1)
+    """Return the position of each key, or that none or several have it."""
+    positions = np.full(n_keys, _NONE)
     positions[keys] = np.arange(len(keys))
-    positions[np.bincount(keys, minlength=n_keys) > 1] = -1
+    positions[np.bincount(keys, minlength=n_keys) > 1] = _SEVERAL
     return positions
 
 
