@@ -16,6 +16,7 @@ from sklearn_dpgen.utils._validation import named_parameters, outermost_paramete
 __all__ = [
     "calibrated",
     "check_distributions",
+    "check_neighbours",
     "check_relation",
     "draw_parameters",
     "is_as_planned",
@@ -57,6 +58,24 @@ def check_distributions(distributions, fixed=()):
             f"param_distributions must not hold {name!r}, by which records are split."
         )
     ParameterSampler(distributions, 1)
+
+
+def check_neighbours(estimator):
+    """Raise an error if an estimator takes the number of records to be private, before it is read.
+
+    The plan of an estimator has the same check, but it follows from the number.
+    """
+    given = estimator.get_params()
+    for name in named_parameters(estimator, "neighbours"):
+        if given[name] == "add_or_remove":
+            raise _wrong_neighbours(estimator, given[name])
+
+
+def _wrong_neighbours(estimator, neighbours):
+    return PublicValueError(
+        "estimator must protect against the replacement of a record, as the number of scored "
+        f"records is public, got {type(estimator).__name__} with '{neighbours}'."
+    )
 
 
 def calibrated(estimator, parameters, run, n_samples, n_features, *, random_state):
@@ -187,8 +206,5 @@ def estimator_plan(candidate, n_samples, n_features):
         )
     report = candidate.plan(n_samples=n_samples, n_features=n_features)
     if report.neighbours != "replace_one":
-        raise PublicValueError(
-            "estimator must protect against the replacement of a record, as the number of scored "
-            f"records is public, got {type(candidate).__name__} with '{report.neighbours}'."
-        )
+        raise _wrong_neighbours(candidate, report.neighbours)
     return report

@@ -25,6 +25,7 @@ from sklearn_dpgen.ledger._unit import Persons, split_unit
 from sklearn_dpgen.model_selection._candidates import (
     calibrated,
     check_distributions,
+    check_neighbours,
     check_relation,
     draw_parameters,
     is_as_planned,
@@ -609,6 +610,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         # parameters are refused before the charge, and the fits of candidates release themselves.
         self._forget()
         check_distributions(self.param_distributions, ("schema",) if self._is_relational else ())
+        check_neighbours(self.estimator)
         records: Any
         if self._is_relational:
             records = PersonTables(X, y, self.estimator)

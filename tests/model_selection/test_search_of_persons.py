@@ -1,5 +1,7 @@
 """Searches over tables with keys: a person trains or scores with all rows, and weighs one."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -380,3 +382,28 @@ def test_scikit_learn_cannot_split_tables():
     search = GridSearchCV(sampler(), {"max_iter": [1, 2]}, cv=2, error_score="raise")
     with pytest.raises(Exception, match="."):
         search.fit(tree())
+
+
+# ---- a private number of persons ----
+
+
+def said_of(n):
+    """Return all that a search says of so many persons, whose number is private."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # One person leaves nobody to train on, and the delta is above 1 / n of twenty.
+        with pytest.raises(ValueError, match=".") as error:
+            search(sampler(neighbours="add_or_remove"), delta=0.2).fit(tree(n))
+    return str(error.value), [str(one.message) for one in caught]
+
+
+def test_a_private_number_of_persons_is_not_read():
+    assert "must protect against the replacement" in said_of(1)[0]
+    assert said_of(1) == said_of(20)
+
+
+def test_a_number_that_is_read_before_the_relation_is_caught(monkeypatch):
+    monkeypatch.setattr(_private_search, "check_neighbours", lambda estimator: None)
+    first, second = said_of(1), said_of(20)
+    assert "got 1" in first[0]
+    assert "= 0.05" in second[1][0]
