@@ -54,7 +54,7 @@ from sklearn_dpgen.schema import Categorical, Identifier, RelationalSchema, Tabl
 from sklearn_dpgen.schema._column import Column, given_as
 from sklearn_dpgen.schema._relational import ALIKE, as_integers
 from sklearn_dpgen.tables._table_counter import WHOLE
-from sklearn_dpgen.utils._frames import as_pandas
+from sklearn_dpgen.utils._frames import as_pandas_or_arrow
 from sklearn_dpgen.utils._validation import check_is_fitted
 
 __all__ = ["Stage", "TableRows", "persons_of_rows", "read_person_rows", "stages_of"]
@@ -284,23 +284,26 @@ def persons_of_rows(tables, stages):
         As :func:`read_person_rows`, or a table is not in memory.
     """
     names = list(dict.fromkeys(stage.name for stage in stages))
-    frames = {name: as_pandas(table) for name, table in _checked_tables(tables, names).items()}
+    given = _checked_tables(tables, names)
+    frames = {name: as_pandas_or_arrow(table) for name, table in given.items()}
     found: dict = {}
     # For each stage its distinct primary keys, and the person of each.
     owners: list = []
     for stage in stages:
         with _named(stage.name):
             frame = frames[stage.name]
-            if not isinstance(frame, pd.DataFrame):
-                raise PublicTypeError(f"A table must be a data frame, got {given_as(frame)}.")
-            _check_names([*frame], [own for own in stages if own.name == stage.name])
+            if frame is None:
+                got = given_as(given[stage.name])
+                raise PublicTypeError(f"A table must be a data frame, got {got}.")
+            columns = frame.columns if isinstance(frame, pd.DataFrame) else frame.column_names
+            _check_names([*columns], [own for own in stages if own.name == stage.name])
             own, keys = np.arange(len(frame)), pd.RangeIndex(len(frame))
             if stage.primary_key is not None:
-                own, keys = _keys(frame[stage.primary_key], stage.primary_key)
+                own, keys = _keys(column_of(frame, stage.primary_key), stage.primary_key)
             if stage.parent is None:
                 persons, n_persons = own.astype(np.int64), len(keys)
             else:
-                codes, foreign = _keys(frame[stage.foreign_key], stage.foreign_key)
+                codes, foreign = _keys(column_of(frame, stage.foreign_key), stage.foreign_key)
                 above, person = owners[stage.parent]
                 places = _places(stage, foreign, stages[stage.parent], above)
                 # The last entries are for keys that are not in the parent table, and for nulls.

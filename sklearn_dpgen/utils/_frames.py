@@ -9,7 +9,7 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.utils._validation import EstimatorMixin, output_kind
 
-__all__ = ["FramesMixin", "as_pandas", "frame_kind"]
+__all__ = ["FramesMixin", "as_pandas", "as_pandas_or_arrow", "frame_kind"]
 
 # Their frames may be larger than memory, so samples are returned as pandas frames.
 _ENGINES = ("dask", "dask_expr", "pyspark", "ray")
@@ -48,6 +48,17 @@ def as_pandas(X):
         return X
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     return frame.to_pandas() if isinstance(frame, nw.DataFrame) else X
+
+
+def as_pandas_or_arrow(X):
+    """Return a pandas frame, or an in-memory frame of another library as a table of Arrow, or None.
+
+    In a pandas frame integers beside nulls would be floats, which merge those above 2^53.
+    """
+    if isinstance(X, pd.DataFrame):
+        return X
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return frame.to_arrow() if isinstance(frame, nw.DataFrame) else None
 
 
 class FramesMixin(EstimatorMixin):

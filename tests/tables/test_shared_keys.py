@@ -1,4 +1,4 @@
-"""Keys that several persons have: rows below them are rows of each, and of the part of none."""
+"""Whose row a row is: keys that several persons have, and keys that are nearly equal."""
 
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ from sklearn_dpgen.schema import Categorical, RelationalSchema, Schema, Table
 from sklearn_dpgen.tables import _person_rows
 from sklearn_dpgen.tables._person_layout import PersonLayout
 from sklearn_dpgen.tables._person_rows import persons_of_rows, read_person_rows, stages_of
+from sklearn_dpgen.utils._frames import as_pandas
 
 # Four tables, each with the number of the row as its only column, so that it is seen which count.
 MOST = 12
@@ -122,6 +123,26 @@ def test_a_row_is_of_the_part_of_its_only_person(keys):
     for name, found in persons.items():
         who = [{known[i]} if i >= 0 else set() for i in found]
         assert who == [own if len(own) == 1 else set() for own in owners[name]]
+
+
+@pytest.mark.parametrize("kind", ["polars", "pyarrow"])
+def test_large_keys_beside_a_null_stay_apart(kind, monkeypatch):
+    """As floats, these persons would be one."""
+    frames = pytest.importorskip(kind)
+    first, second = 2**53, 2**53 + 1
+    made = tables_of(([first, None, second], [(first, second), (None, first)], [(1, second)], []))
+    tables = {
+        name: getattr(frames, "from_pandas" if kind == "polars" else "table")(
+            table if kind == "polars" else table.to_dict("list")
+        )
+        for name, table in made.items()
+    }
+    expected = {"persons": [0, -1, 1], "stays": [1, 0], "drugs": [-1], "doses": []}
+    n_persons, persons = persons_of_rows(tables, STAGES)
+    assert n_persons == 2
+    assert {name: own.tolist() for name, own in persons.items()} == expected
+    monkeypatch.setattr(_person_rows, "as_pandas_or_arrow", as_pandas)
+    assert persons_of_rows(tables, STAGES)[0] == 1
 
 
 def test_keys_that_are_forgotten_with_their_rows_are_caught(monkeypatch):
