@@ -442,6 +442,27 @@ def test_the_order_of_rows_in_a_file_changes_nothing(kind, seed, plan):
     assert all(map(np.array_equal, base.values, again.values))
 
 
+@kinds
+def test_a_person_changes_a_score_of_a_search_by_one_over_the_number(monkeypatch, kind):
+    """The score is the mean of one minus distances, of which each changes by so much."""
+    schema, made = KINDS[kind][:2]
+    sampler = RelationalSampler(schema=schema)
+    monkeypatch.setattr(sampler, "sample", lambda n, random_state: made([low()] * 20))
+    # Few have rows in other tables than the root, of which a panel has none.
+    crowd = [low(), *([person()] * 3 if kind == "tree" else [high()])]
+    people = [made([*crowd, one]) for one in nasty(kind, "replace_one").values()]
+    n = len(crowd) + 1
+    distances = np.array([sampler._distances(tables, with_absent=True) for tables in people])
+    # Persons without rows, or with other rows, attain the bound.
+    assert n * np.ptp(distances, axis=0).max() == pytest.approx(1)
+    scores = [sampler._bounded_score(tables) for tables in people]
+    np.testing.assert_allclose(scores, 1 - distances.mean(axis=1))
+    if kind == "tree":
+        # The twin: of few persons with rows each weighs more in the score itself.
+        distances = np.array([sampler._distances(tables) for tables in people])
+        assert n * np.ptp(distances, axis=0).max() > 1.5
+
+
 # ---- broken variants ----
 
 
