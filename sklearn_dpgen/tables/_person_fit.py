@@ -32,6 +32,9 @@ __all__ = ["PersonFit", "PersonMeasurements"]
 # Sparse tables of the index are counted in so many times more cells than others: a year without
 # rows, or a largest gap, is seen in the fine table only.
 _FINER = 10
+# The least groups of each column of a pair, and the labels that are told apart: dependence that few
+# groups do not show is neither released again nor fitted.
+_LEAST_GROUPS, _LEAST_LABELS = 4, 5
 # Pseudo-records of each term, for the sampling errors of records and of the rows of a fit.
 _SAMPLING = 0.2
 # The least and the largest ratio of noise to signal of a change.
@@ -232,7 +235,7 @@ class PersonMeasurements:
         return maps
 
     def marginals_of(self, candidates, spreads):
-        """Return the marginals of some tables, at the finest resolution the noise supports."""
+        """Return the marginals of some tables, as fine as the noise supports, or the least ones."""
         marginals = []
         for columns, spread in zip(candidates, spreads, strict=True):
             if columns[0] in self.changes:
@@ -240,11 +243,18 @@ class PersonMeasurements:
                 marginals.append(Marginal(columns, (np.arange(int(cells.max()) + 1),)))
                 continue
             n_cells = affordable_cells(self._total(columns), spread)
+            n_cells = max(n_cells, self._least_cells(columns))
             kinds = {self.layout.variables[j].kind for j in columns}
             if kinds & {"gap", "first"}:
                 n_cells *= _FINER
             marginals.append(self._of_keys(self.blocks.marginal(columns, n_cells)))
         return marginals
+
+    def _least_cells(self, columns):
+        """Return the least number of cells of a pair."""
+        variables = self.layout.variables
+        labels = [self.blocks.sizes[j] for j in columns if not variables[j].is_ordered]
+        return max(_LEAST_GROUPS, min(max(labels, default=0), _LEAST_LABELS)) ** len(columns)
 
     def strongest(self, candidates, preferences, count):
         """Return the most dependent of some pairs, by the released marginals.

@@ -6,7 +6,8 @@ import pytest
 
 import sklearn_dpgen
 from sklearn_dpgen.schema import Categorical, Numeric, RelationalSchema, Schema, Table
-from sklearn_dpgen.tables import RelationalSampler
+from sklearn_dpgen.tables import RelationalSampler, _person_fit
+from sklearn_dpgen.tables._person_fit import PersonMeasurements
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
 
@@ -91,3 +92,30 @@ def test_a_saved_sampler_draws_the_same(tables, tmp_path, is_panel):
     assert list(first) == list(second)
     for name in first:
         pd.testing.assert_frame_equal(first[name], second[name])
+
+
+def cost_of_wards(least):
+    """Return the spread of the mean cost of five wards, which is 1600 in the records."""
+    wards = [*"abcde"]
+    panel = Table(
+        Schema({"ward": Categorical(wards), "cost": Numeric(0, 2000)}),
+        primary_key="patient",
+        max_rows=1,
+    )
+    # Two groups of neighbouring wards have the same mean.
+    rows = pd.DataFrame({"patient": range(1200), "ward": wards * 240})
+    rows["cost"] = rows["ward"].map({"a": 100, "b": 1700, "c": 900, "d": 100, "e": 1700})
+    settings = {"schema": panel, "random_state": 0, "population_size": 2000, "device": "cpu"}
+    with pytest.MonkeyPatch.context() as patch:
+        if not least:
+            patch.setattr(PersonMeasurements, "_least_cells", lambda self, columns: 1)
+            # Noise that supports two groups.
+            patch.setattr(_person_fit, "affordable_cells", lambda n, spread: 4)
+        drawn = RelationalSampler(4.0, **settings).fit(rows).sample(3000, random_state=0)
+    return np.ptp(drawn.groupby("ward")["cost"].mean())
+
+
+def test_labels_are_told_apart_in_pairs():
+    assert cost_of_wards(least=True) > 1000
+    # The twin: groups of labels hide the dependence.
+    assert cost_of_wards(least=False) < 600
