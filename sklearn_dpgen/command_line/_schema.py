@@ -428,7 +428,7 @@ def _check_tables(tables, schema: "RelationalSchema") -> dict:
     for name, counts in schema.check(frames).items():
         keys = schema[name].keys
         for column, row in counts.iterrows():
-            faults = {fault: int(n) for fault, n in row.items() if n}
+            faults = {str(fault): int(n) for fault, n in row.items() if n}
             if column in keys:
                 parent = schema[name].foreign_key.get(column)
                 is_public = parent is not None and schema[parent].frame is not None
