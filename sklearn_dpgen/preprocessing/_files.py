@@ -58,12 +58,14 @@ class CsvFiles:
 
     Attributes
     ----------
+    files : list of str
+        The paths.
     names : list of str
         Columns of the first file, without those that share a name and are not declared.
     """
 
     def __init__(self, paths: list[str], columns) -> None:
-        self._paths, self._columns = paths, columns
+        self.files, self._columns = paths, columns
         names = self._header(paths[0])[0]
         # Spreadsheets may leave unnamed columns, which are not requested.
         asked = {*names} if columns is None else {*columns}
@@ -78,14 +80,14 @@ class CsvFiles:
             A file is malformed, and in which line, or a text is invalid for the type of a column.
             No text of a field is shown.
         """
-        for path in self._paths:
+        for path in self.files:
             given = self._header(path)[0]
             missing = [name for name in names if name not in given]
             if missing:
                 raise PublicValueError(
                     f"Each file must have all declared columns: one lacks {missing}."
                 )
-        for path in self._paths:
+        for path in self.files:
             given, start = self._header(path)
             for line, block in _blocks(path, start):
                 yield from self._table(path, given, names, line, block).to_batches()

@@ -21,7 +21,7 @@ from sklearn_dpgen.preprocessing._files import (
 )
 from sklearn_dpgen.utils._validation import check_array
 
-__all__ = ["Source", "open_named", "open_source"]
+__all__ = ["Source", "is_paths", "open_named", "open_source"]
 
 # Records per batch of an engine, small compared with the result.
 _BATCH = 1 << 17
@@ -126,7 +126,7 @@ def open_named(X, columns):
     X = nw.to_native(X, pass_through=True)
     if isinstance(X, pd.DataFrame):
         return Source(lambda names: iter([X]), list(X.columns), n_rows=len(X))
-    if _is_path(X) or (isinstance(X, list | tuple) and X and all(map(_is_path, X))):
+    if is_paths(X):
         files = open_files([X] if _is_path(X) else X, columns)
         if isinstance(files, CsvFiles):
             return Source(files.read, files.names, is_projected=True)
@@ -251,6 +251,11 @@ def _chunks(X, columns, names):
 def _chunk(X, columns):
     """Open a chunk of a table; return None if it is not one."""
     return None if isinstance(X, list | tuple) or _is_path(X) else open_named(X, columns)
+
+
+def is_paths(X):
+    """Return whether a source is a path, or a list of paths."""
+    return _is_path(X) or (isinstance(X, list | tuple) and len(X) > 0 and all(map(_is_path, X)))
 
 
 def _is_path(X):
