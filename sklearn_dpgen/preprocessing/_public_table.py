@@ -2,9 +2,12 @@
 
 import datetime
 import hashlib
+import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
@@ -17,22 +20,24 @@ import pandas as pd
 from sklearn.utils._param_validation import HasMethods
 
 from sklearn_dpgen.engines._tables import is_engine_table
-from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import read_blocks, to_pandas
 from sklearn_dpgen.preprocessing._sources import Source, is_paths, open_named
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.schema._column import Column, IntervalColumn, MadeUpColumn
+from sklearn_dpgen.schema._column import IntervalColumn, MadeUpColumn
 from sklearn_dpgen.utils._validation import check_is_fitted, warn_user
 
 __all__ = ["PUBLIC_TABLE", "PublicRows", "PublicTable", "as_public_table"]
 
 # Further rows add nothing to the marginals of a prior.
 _MOST_ROWS = 1_000_000
-# Rows that are aligned at once.
-_BLOCK = 1 << 16
+# States of cells: not declared, missing without being nullable, a value, a declared null, or an
+# interval of values that is still to be spread.
+_UNKNOWN, _MISSING, _VALUE, _NULL, _INTERVAL = np.arange(5, dtype=np.int8)
+_MOST_DIGITS = 40
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _PERIOD = r"\d{4}(?:-\d{2}(?:-\d{2})?|-?Q[1-4])?"
@@ -41,8 +46,8 @@ _IS_INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
 _NUMBERS = re.compile(rf"({_NUMBER})\s*(?:-|–|to)\s*({_NUMBER})")
 _PERIODS = re.compile(rf"({_PERIOD})(?:\s*(?:/|–|to|\s-\s)\s*({_PERIOD}))?")
 _BRACKETS = re.compile(r"([\[(])\s*([^,;]+?)\s*[,;]\s*([^,;]+?)\s*([\])])")
-_FROM = re.compile(r"(>=|>|≥)\s*([^=+].*)|([^<>=+]+?)\s*\+")
-_UNTIL = re.compile(r"(<=|<|≤)\s*([^=].*)")
+_FROM = re.compile(r"(>=|>|≥)\s*([^=].*)|(.+?)\s*(?:\+|and over|or more)")
+_UNTIL = re.compile(r"(<=|<|≤|under)\s*([^=].*)", re.IGNORECASE)
 _SIDES = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}
 
 
@@ -72,8 +77,9 @@ class PublicTable:
     nullable, is not known.
 
     A number or date may be given as an interval: a pandas Interval or Period, or a text such as
-    "[30, 40)", "30-39", "90+" or "2001-05". The rows of an interval are spread evenly over the
-    values of the column that it contains, by a fixed seed.
+    "[30, 40)", "30-39", "under 5", "90+" or "2001-05". The rows of an interval are spread evenly
+    over the values of the column that it contains, by a fixed seed; of one that exceeds a bound,
+    over those within it.
 
     Of more than 1,000,000 rows every second, fourth, ... is kept. Rows of weight zero, and those
     without a known cell, are dropped.
@@ -106,9 +112,10 @@ class PublicTable:
             )
 
     def __repr__(self):
-        source = self.source if is_paths(self.source) else type(self.source)
+        is_file = is_paths(self.source)
+        source = repr(self.source) if is_file else f"<{type(self.source).__name__}>"
         weights = "" if self.weights is None else f", weights={self.weights!r}"
-        return f"PublicTable({source!r}{weights})"
+        return f"PublicTable({source}{weights})"
 
     def __copy__(self) -> Self:
         return self
@@ -142,8 +149,10 @@ class PublicTable:
         UserWarning
             A column has no known cell, and counts as lacking.
         """
+        if not isinstance(schema, Schema):
+            raise PublicTypeError(f"schema must be a Schema, got {type(schema).__name__}.")
         columns = {n: c for n, c in schema.items() if not isinstance(c, MadeUpColumn)}
-        names, blocks, sha256 = self._open(columns)
+        names, blocks, finish = self._open(columns)
         reader = _Reader({name: columns[name] for name in columns if name in names}, self.weights)
         stride, n_rows = 1, 0
         for block in blocks:
@@ -155,7 +164,7 @@ class PublicTable:
                 reader.halve()
         if not n_rows:
             raise PublicValueError("public must have rows, got none.")
-        return reader.rows(schema, sha256())
+        return reader.rows(schema, finish())
 
     def _open(self, columns):
         """Return the names of the columns to read, blocks of rows, and a function for the hash."""
@@ -169,7 +178,8 @@ class PublicTable:
             raise PublicTypeError(
                 f"public must be in memory or in files, got a {type(X).__name__}: collect it."
             )
-        source = open_named(X, declared)
+        with _named():
+            source = open_named(X, declared)
         if source is None:
             raise PublicTypeError(
                 f"public must be a table with named columns, got {type(X).__name__}."
@@ -179,7 +189,6 @@ class PublicTable:
                 "public must be readable by several fits, got a source that can be read once: "
                 f"{type(X).__name__}."
             )
-        digest = hashlib.sha256()
         if source.names is None:
             # The columns of chunks are those of the first one.
             parts = source.parts([])
@@ -193,9 +202,10 @@ class PublicTable:
             files = open_files([X] if isinstance(X, str | os.PathLike) else X, declared).files
             finish = partial(_hash_files, files)
         else:
-            parts, finish = _hashed(parts, digest), digest.hexdigest
+            digest = _Digest()
+            parts, finish = digest.of_parts(parts), digest.finish
         selected = Source(lambda names: (_select(part, names) for part in parts))
-        return names, read_blocks(selected, names), finish
+        return names, _named_blocks(read_blocks(selected, names)), finish
 
     def _check_names(self, given, declared, columns):
         """Return the columns to read, of those that the table has."""
@@ -213,18 +223,26 @@ class PublicTable:
         return [name for name in declared if name in given]
 
 
-def as_public_table(public: object) -> PublicTable | None:
-    """Return the value of a parameter ``public`` as a PublicTable; None stays None.
+@contextmanager
+def _named():
+    """Say in errors of a reader, whose subject is X, that the table is the public one."""
+    try:
+        yield
+    except PublicError as error:
+        raise type(error)(f"The public table cannot be read: {error}") from error
 
-    Raises
-    ------
-    PublicTypeError
-        The value is not a table, nor its path.
-    """
+
+def _named_blocks(blocks):
+    with _named():
+        yield from blocks
+
+
+def as_public_table(public: object) -> PublicTable | None:
+    """Return the value of a parameter ``public`` as a PublicTable; None stays None."""
     return public if public is None or isinstance(public, PublicTable) else PublicTable(public)
 
 
-# Constraint of a parameter ``public``, a table or its path; ``as_public_table`` reads it.
+# Constraint of a parameter ``public``: a PublicTable, or a source of one.
 PUBLIC_TABLE: list = [
     None,
     PublicTable,
@@ -248,13 +266,13 @@ class PublicRows:
     known : ndarray of bool of shape (n, n_names)
         Whether a cell holds a declared value, or a declared null.
     sha256 : str
-        Of the bytes of the files, one after another; otherwise of the text of the table as CSV
-        with a header, commas and Unix line breaks, as pandas writes it.
+        SHA-256 of the bytes of the files, one after another. Of other sources, of the names and
+        values of all columns, in their order and dtypes.
     cells : dict of str to (ndarray, ndarray)
         Of each column the values as it reads them, and the mask of nulls.
     """
 
-    schema: Schema
+    schema: Schema = field(repr=False)
     weights: np.ndarray = field(repr=False)
     known: np.ndarray = field(repr=False)
     sha256: str
@@ -331,7 +349,7 @@ class _Reader:
     def halve(self):
         """Keep every second row."""
         for cells in self._cells.values():
-            cells.parts = [[np.concatenate(p)[::2] for p in zip(*cells.parts, strict=True)]]
+            cells.halve()
         self._weights = [np.concatenate(self._weights)[::2]] if self._weights else []
         self.n_rows = (self.n_rows + 1) // 2
 
@@ -344,22 +362,22 @@ class _Reader:
             )
         # The sum of large weights could overflow.
         weights = weights / weights.max()
-        cells, known, unread = {}, [], []
+        cells, known, unread = {}, [], {}
         for seed, (name, reader) in enumerate(self._cells.items()):
-            values, null, is_known = reader.finish(seed)
-            if not (is_known & (weights > 0)).any():
-                unread.append(name)
-                continue
-            cells[name], known = (values, null), [*known, is_known]
+            values, states = reader.finish(seed)
+            is_known = (states == _VALUE) | (states == _NULL)
+            if (is_known & (weights > 0)).any():
+                cells[name] = values, states == _NULL
+                known.append(is_known)
+            else:
+                unread[name] = (states == _MISSING).all()
         if not cells:
             raise PublicValueError(
                 "public must have a cell that the schema declares: none is in the columns "
-                f"{unread}."
+                f"{[*unread]}."
             )
-        for name in unread:
-            column = schema[name]
-            is_null = not self._cells[name].has_values
-            rule = "has missing values but is not nullable." if is_null else column._rule
+        for name, is_missing in unread.items():
+            rule = "is missing but not nullable." if is_missing else schema[name]._rule
             warn_user(
                 f"Column {name!r} of the public table has no known cell, and is left out: it {rule}"
             )
@@ -371,107 +389,123 @@ class _Reader:
 
 
 class _CellReader:
-    """Reads the cells of one column: values, nulls, whether they are known, and intervals."""
+    """Reads the cells of one column: the values as the column reads them, and their states."""
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: Any) -> None:
         self._column = column
         self.parts: list = []
-        self.has_values = False
         # Intervals get numbers in their order of appearance.
         self._intervals: dict = {}
-        labels = getattr(column, "labels", ())
-        keys = [_key(label) for label in labels]
-        self._places = {key: i for i, key in enumerate(keys) if keys.count(key) == 1}
+        keys = [_key(label) for label in getattr(column, "labels", ())]
+        n_equal = Counter(keys)
+        self._places = {key: i for i, key in enumerate(keys) if n_equal[key] == 1}
 
     def read(self, series):
-        # First as a private record is read, so that a table that fits gets the same codes.
-        values, bad, null = self._column._read_quietly(series)
-        values, known = np.array(values), ~bad & (~null | self._column.nullable)
-        interval = np.full(len(values), -1)
-        rest = np.flatnonzero(bad & ~null)
-        self.has_values |= not null.all()
-        if len(rest):
-            places, distinct = _distinct(series.iloc[rest].astype(object))
-            found = [self._found(value) for value in distinct]
-            numbers = [self._number(f) if isinstance(f, pd.Interval) else -1 for f in found]
-            is_value = np.array([isinstance(f, Real) for f in found])[places]
-            plain = np.array([f if isinstance(f, Real) else 0 for f in found], values.dtype)
-            values[rest] = plain[places]
-            interval[rest] = np.array(numbers)[places]
-            known[rest] = is_value
-        self.parts.append([values, null, known, interval])
+        if series.dtype.kind in "fiuM":
+            # As private records are read, so that a table that fits gets the same codes.
+            values, bad, null = self._column._read_quietly(series)
+            if not bad.any():
+                self.parts.append([values, np.where(null, self._null, _VALUE)])
+                return
+        # A cell is read by its value alone, so the distinct ones suffice.
+        places, distinct = _distinct(series)
+        distinct = [*distinct, None]
+        if isinstance(self._column, Numeric):
+            distinct = list(map(_as_number, distinct))
+        values, bad, null = self._column._read_quietly(pd.Series(distinct, dtype=object))
+        states = np.where(null, self._null, _VALUE)
+        for i in np.flatnonzero(bad & ~null):
+            values[i], states[i] = self._found(distinct[i])
+        self.parts.append([values[places], states[places]])
 
-    def _number(self, interval):
-        return self._intervals.setdefault(interval, len(self._intervals))
+    @property
+    def _null(self):
+        return _NULL if self._column.nullable else _MISSING
 
     def _found(self, value):
-        """Return a value as the column reads it, an interval of values, or None."""
+        """Return the value or the number of the interval of a cell of another type, and a state."""
         try:
             if isinstance(self._column, Numeric):
-                return _number_or_interval(value)
-            if isinstance(self._column, Datetime):
-                return _moments(value)
-            return self._places.get(_key(value))
+                found = _numbers(value)
+            elif isinstance(self._column, Datetime):
+                found = _moments(value)
+            else:
+                found = self._places.get(_key(value))
         except (TypeError, ValueError, ArithmeticError):
-            return None
+            found = None
+        if isinstance(found, pd.Interval):
+            return self._intervals.setdefault(found, len(self._intervals)), _INTERVAL
+        return (0, _UNKNOWN) if found is None else (found, _VALUE)
+
+    def halve(self):
+        """Keep every second cell."""
+        values, states = map(np.concatenate, zip(*self.parts, strict=True))
+        self.parts = [[values[::2], states[::2]]]
 
     def finish(self, seed):
-        """Return all values, nulls and whether they are known, with intervals spread."""
-        values, null, known, interval = (np.concatenate(p) for p in zip(*self.parts, strict=True))
+        """Return all values, with intervals spread, and the states."""
+        values, states = map(np.concatenate, zip(*self.parts, strict=True))
         if self._intervals:
-            self._spread(values, known, interval, seed)
-        # Values that are not known are arbitrary, but can be decoded.
-        values[~known], null = 0, null & known
-        return values, null, known
+            self._spread(values, states, np.random.default_rng(seed))
+        # Any number that can be decoded stands for a cell without a value.
+        values[states != _VALUE] = 0
+        return values, states
 
-    def _spread(self, values, known, interval, seed):
+    def _spread(self, values, states, rng):
         """Spread the rows of each interval evenly over the values that it contains."""
-        rng = np.random.default_rng(seed)
-        column = self._column
-        grid = Binned(column, (-1.0, 1.0))
+        grid = Binned(self._column, (-1.0, 1.0))
         starts, stops = grid.interval_places([*self._intervals])
-        # An interval beyond a bound is clipped to it, as a value is.
-        starts = np.minimum(starts, grid.n_places - 1)
-        stops = np.where(stops == 0, 1, np.where(starts == grid.n_places - 1, starts + 1, stops))
-        rows = np.argsort(interval, kind="stable")
-        ends = np.searchsorted(interval[rows], np.arange(len(starts) + 1))
-        for start, stop, first, last in zip(starts, stops, ends[:-1], ends[1:], strict=True):
-            n, n_values = last - first, stop - start
-            if n == 0 or n_values <= 0:
-                continue
-            shares = (rng.permutation(n) + 0.5) / n
-            places = np.minimum(start + (shares * n_values).astype(np.int64), stop - 1)
-            members = rows[first:last]
-            values[members] = column._read_quietly(grid.decode_places(places))[0]
-            known[members] = True
+        # All of an interval that is beyond a bound is clipped to it, as a value is.
+        is_above, is_below = starts == grid.n_places, stops == 0
+        starts, stops = starts - is_above, stops + is_below
+        # In random order within each interval, so that two columns are spread independently.
+        rows = rng.permutation(np.flatnonzero(states == _INTERVAL))
+        rows = rows[np.argsort(values[rows], kind="stable")]
+        number = values[rows].astype(np.int64)
+        counts = np.bincount(number, minlength=len(starts))
+        ranks = np.arange(len(rows)) - (np.cumsum(counts) - counts)[number]
+        sizes = (stops - starts)[number]
+        steps = np.floor((ranks + 0.5) / counts[number] * sizes).astype(np.int64)
+        places = starts[number] + np.minimum(steps, sizes - 1)
+        # No value of a grid may lie in an interval.
+        has_values = sizes > 0
+        states[rows] = np.where(has_values, _VALUE, _UNKNOWN)
+        spread = grid.decode_places(places[has_values])
+        values[rows[has_values]] = self._column._read_quietly(spread)[0]
 
 
 def _distinct(series):
-    """Return the places of values among the distinct ones, and these."""
+    """Return the places of values among the distinct ones, -1 for nulls, and these."""
     try:
-        return pd.factorize(series)
-    except TypeError:  # A value is unhashable.
-        return np.arange(len(series)), series.to_numpy()
+        places, distinct = pd.factorize(series)
+        return places, distinct.astype(object)
+    except (TypeError, NotImplementedError, ArithmeticError):
+        # For example, a value is unhashable.
+        return np.arange(len(series)), series.astype(object).to_numpy()
 
 
 def _key(value):
     """Return what equal labels of other types share: a number, or a text without outer blanks."""
     text = str(value).strip()
     text = {"true": "1", "false": "0"}.get(text.lower(), text)
-    return Decimal(text) if _IS_NUMBER.fullmatch(text) else text
+    # As short as those of numbers are, as longer ones may overflow.
+    is_number = _IS_NUMBER.fullmatch(text) and len(text) <= _MOST_DIGITS
+    return Decimal(text) if is_number else text
 
 
-def _number_or_interval(value):
-    """Return a number, or an interval of numbers; None or an error if it is neither."""
+def _as_number(value):
+    """Return a truth value, or a text of a number, as a float; other values unchanged."""
+    if isinstance(value, str):
+        text = value.strip()
+        return float(text) if _IS_NUMBER.fullmatch(text) or _IS_INFINITE.fullmatch(text) else value
+    return float(value) if isinstance(value, bool | np.bool_) else value
+
+
+def _numbers(value):
+    """Return an interval of numbers; None or an error if it is none."""
     if isinstance(value, pd.Interval):
         return pd.Interval(float(value.left), float(value.right), value.closed)
-    if isinstance(value, bool | np.bool_):
-        return float(value)
-    if not isinstance(value, str):
-        return None
-    text = value.strip()
-    if _IS_NUMBER.fullmatch(text) or _IS_INFINITE.fullmatch(text):
-        return float(text)
+    text = str(value).strip()
     found = _NUMBERS.fullmatch(text)
     return _interval(text, float) if found is None else _between(*map(float, found.groups()))
 
@@ -485,6 +519,8 @@ def _moments(value):
     text = str(value).strip()
     # Both ends are included: the whole of the last day, month, quarter or year.
     found = _PERIODS.fullmatch(text)
+    # A year beside a null is a float.
+    found = found or _PERIODS.fullmatch(text.removesuffix(".0"))
     if found is None:
         return _interval(text, _stamp)
     first, last = (pd.Period(end) for end in (found[1], found[2] or found[1]))
@@ -512,7 +548,8 @@ def _interval(text, end):
         closed = "neither" if found[1] == ">" else "both"
         return _between(end(found[2] or found[3]), end("inf"), closed)
     if found := _UNTIL.fullmatch(text):
-        return _between(end("-inf"), end(found[2]), "neither" if found[1] == "<" else "both")
+        closed = "both" if found[1] in ("<=", "≤") else "neither"
+        return _between(end("-inf"), end(found[2]), closed)
     return None
 
 
@@ -535,7 +572,7 @@ def _weights(name, series):
     if bad.any():
         raise PublicValueError(
             f"Column {name!r} must hold weights, finite and not negative, got "
-            f"{series[bad].iloc[0]!r}."
+            f"{series[bad].tolist()[0]!r}."
         )
     return values
 
@@ -555,14 +592,36 @@ def _select(part, names):
     return part[names] if isinstance(part, pd.DataFrame) else part.select(names)
 
 
-def _hashed(parts, digest):
-    """Yield parts, after updating a hash by their text as CSV."""
-    header = True
-    for part in parts:
-        text = to_pandas(part).to_csv(index=False, header=header, lineterminator="\n")
-        digest.update(text.encode())
-        header = False
-        yield part
+class _Digest:
+    """A hash of the names and values of columns, in their order and that of the rows."""
+
+    def __init__(self) -> None:
+        self._columns: dict = {}
+
+    def of_parts(self, parts):
+        """Yield parts, after the hash is updated by each."""
+        for part in parts:
+            frame = to_pandas(part)
+            for place, name in enumerate(frame.columns):
+                kind, content = _bytes_of(frame.iloc[:, place])
+                found = self._columns.setdefault((place, str(name), kind), hashlib.sha256())
+                found.update(content)
+            yield part
+
+    def finish(self):
+        found = [[*column, digest.hexdigest()] for column, digest in self._columns.items()]
+        return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+def _bytes_of(series):
+    """Return a kind of values, and these as bytes: numbers as such, others as texts."""
+    values = series.to_numpy()
+    if values.dtype.kind in "biufM":
+        values = values.astype(values.dtype.newbyteorder("<"))
+        return values.dtype.str, values.tobytes()
+    places, distinct = _distinct(series)
+    texts = [f"{len(text)}:{text}".encode(errors="surrogatepass") for text in map(str, distinct)]
+    return "text", b"".join(np.array([*texts, b"null"], dtype=object)[places])
 
 
 def _hash_files(paths):
