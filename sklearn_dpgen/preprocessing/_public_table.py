@@ -191,7 +191,7 @@ class PublicTable:
             )
         if source.names is None:
             # The columns of chunks are those of the first one.
-            parts = source.parts([])
+            parts = _named_parts(source.parts([]))
             first = next(parts, pd.DataFrame())
             given, parts = _names_of(first), chain([first], parts)
         else:
@@ -205,7 +205,7 @@ class PublicTable:
             digest = _Digest()
             parts, finish = digest.of_parts(parts), digest.finish
         selected = Source(lambda names: (_select(part, names) for part in parts))
-        return names, _named_blocks(read_blocks(selected, names)), finish
+        return names, _named_parts(read_blocks(selected, names)), finish
 
     def _check_names(self, given, declared, columns):
         """Return the columns to read, of those that the table has."""
@@ -232,9 +232,9 @@ def _named():
         raise type(error)(f"The public table cannot be read: {error}") from error
 
 
-def _named_blocks(blocks):
+def _named_parts(parts):
     with _named():
-        yield from blocks
+        yield from parts
 
 
 def as_public_table(public: object) -> PublicTable | None:
@@ -360,8 +360,8 @@ class _Reader:
             raise PublicValueError(
                 f"Column {self._name!r} must hold weights, and one of them must be positive."
             )
-        # The sum of large weights could overflow.
-        weights = weights / weights.max()
+        # The sum of large weights could overflow; a power of two is exact.
+        weights = np.ldexp(weights, -np.frexp(weights.max())[1])
         cells, known, unread = {}, [], {}
         for seed, (name, reader) in enumerate(self._cells.items()):
             values, states = reader.finish(seed)
