@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, clone
 from source_tables import FRAME, HALVES, NAMES, TABLE, WIDE, dataset, duck, polars, written
 
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicTypeError, PublicValueError
+from sklearn_dpgen.persistence._files import SavedEstimator, load
 from sklearn_dpgen.preprocessing import PublicTable, TabularEncoder, _public_table, _reader
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE, as_public_table
@@ -598,3 +599,23 @@ def test_a_repr_has_no_rows():
     assert repr(PublicTable("a.csv")) == "PublicTable('a.csv')"
     rows = PublicTable(FRAME).read(SCHEMA)
     assert repr(rows) == f"PublicRows(sha256='{rows.sha256}')"
+
+
+class _SavedFit(SavedEstimator, _Fit):
+    _saved_state: dict = {"sha256_": str}
+    _not_saved: dict = {"public": "A file holds no records; the hash says which table it was."}
+
+    def fit(self, X=None, y=None):
+        self.sha256_ = as_public_table(self.public).read(SCHEMA).sha256
+        return self
+
+
+@pytest.mark.parametrize("make", [lambda frame: frame, PublicTable])
+def test_a_saved_estimator_holds_the_hash_alone(make, tmp_path):
+    public = pd.DataFrame({"job": ["nurse", "a-rare-job"], "level": [1, 2]})
+    fitted = _SavedFit(make(public)).fit()
+    fitted.save(tmp_path / "a.safetensors")
+    assert b"rare" not in (tmp_path / "a.safetensors").read_bytes()
+    loaded = load(tmp_path / "a.safetensors")
+    assert loaded.public is None
+    assert loaded.sha256_ == PublicTable(public).read(SCHEMA).sha256
