@@ -24,7 +24,7 @@ from sklearn_dpgen.schema import Categorical, Datetime, Identifier, Numeric, Ord
 from sklearn_dpgen.utils._validation import ParametersMixin
 
 pa = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
+pl = pytest.importorskip("polars")
 quick = settings(deadline=None, max_examples=50, derandomize=True)
 
 SCHEMA = Schema(
@@ -392,6 +392,12 @@ def test_weights_have_mean_one_and_zeros_are_dropped():
     assert_array_equal(rows.weights, [0.5, 1.5])
 
 
+def test_a_column_that_only_rows_of_weight_zero_know_counts_as_lacking():
+    public = pd.DataFrame({"level": [1, 7], "job": ["x", "baker"], "w": [1, 0]})
+    with pytest.warns(UserWarning, match="'job' of the public table has no known cell"):
+        assert PublicTable(public, weights="w").read(SCHEMA).names == ["level"]
+
+
 def test_large_weights_do_not_overflow():
     public = pd.DataFrame({"level": [1, 2], "w": [1e308, 1e308]})
     assert_array_equal(PublicTable(public, weights="w").read(SCHEMA).weights, [1, 1])
@@ -523,6 +529,13 @@ def test_the_hash_of_a_frame_is_of_all_of_its_values():
         others.append(changed)
     hashes = [PublicTable(other).read(SCHEMA).sha256 for other in others]
     assert len({found, *hashes}) == len(others) + 1
+
+
+@pytest.mark.parametrize("make", [dataset.dataset, lambda table: pl.from_arrow(table).lazy()])
+def test_the_hash_is_of_columns_that_the_schema_lacks_too(make):
+    tables = [TABLE.append_column("other", pa.array([i] * len(TABLE))) for i in range(2)]
+    hashes = {PublicTable(make(table)).read(SCHEMA).sha256 for table in tables}
+    assert len(hashes) == 2
 
 
 def test_the_hash_of_a_frame_does_not_depend_on_the_process():
