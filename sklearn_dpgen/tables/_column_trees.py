@@ -15,6 +15,7 @@ __all__ = [
     "ColumnCells",
     "ColumnTree",
     "interval_counts",
+    "joined_cells",
     "posterior_counts",
 ]
 
@@ -406,6 +407,36 @@ def _not_negative(parents, totals, counts):
             break
         positive = counts > 0
     return np.maximum(counts, 0)
+
+
+# A leaf of a known distribution is a spike if it has so many times the records of the leaves near
+# it, and at least this share of all.
+_SPIKE, _NEAR, _LEAST_SPIKE = 4.0, 4, 0.003
+
+
+def joined_cells(tree, counts, variances, n_records):
+    """Return the starts of at most 192 cells of leaves whose counts are known at each leaf.
+
+    Parameters
+    ----------
+    tree : ColumnTree
+    counts : ndarray of shape (tree.n_values,)
+    variances : ndarray of shape (tree.n_values,)
+    n_records : float
+
+    Returns
+    -------
+    ndarray of int
+    """
+    near = np.convolve(counts, np.ones(2 * _NEAR + 1), "same")
+    around = (near - counts) / (2 * _NEAR)
+    (spikes,) = np.nonzero((counts > _SPIKE * around) & (counts > _LEAST_SPIKE * n_records))
+    spikes = np.sort(spikes[np.argsort(-counts[spikes])[:_MAX_SPIKES]])
+    excess = (counts - around)[spikes]
+    body = counts.copy()
+    body[spikes] -= excess
+    starts = np.arange(tree.n_values)
+    return _cells(tree.n_values, tree.anchor, starts, body, variances, spikes, excess)[0]
 
 
 def _cells(n_values, anchor, starts, pieces, noise, spikes, excess):

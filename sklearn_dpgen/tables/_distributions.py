@@ -23,6 +23,7 @@ __all__ = [
     "LogLinearConditional",
     "LogLinearTerm",
     "ProductMixture",
+    "PublicRecords",
     "check_term",
     "draw_codes",
     "draw_weighted",
@@ -121,6 +122,8 @@ _ENTRIES = 1 << 17
 _PILOT = 20_000
 _BATCH = 1 << 16
 _MOST = 64
+# Records whose weights of all public rows are in memory at a time.
+_POSTERIOR_ROWS = 256
 # The saved form of the block of each category, and of the group of each block.
 _CODES = Array("i", 1, low=0)
 
@@ -253,6 +256,49 @@ class LogLinearConditional:
 
 @saved
 @dataclass(frozen=True, eq=False)
+class PublicRecords:
+    """Weighted rows of a public table, one of which each record of a chain copies in part.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, p)
+        The block of each cell, -1 where it is not known.
+    weights : ndarray of shape (n,)
+        Of sum 1.
+    """
+
+    _saved_state = {"codes": Array("i", 2, low=-1), "weights": Array("f", 1, low=0)}
+
+    codes: np.ndarray
+    weights: np.ndarray
+
+    def _check_saved_state(self):
+        demand(len(self.codes) == len(self.weights), "Public rows have other weights.")
+        demand(is_distribution(self.weights), "The weights of public rows do not sum to one.")
+
+    def draw(self, n, n_blocks, rng):
+        """Draw rows by weight.
+
+        Parameters
+        ----------
+        n : int
+        n_blocks : sequence of int
+            Numbers of blocks of the columns, which stand for cells that are not known.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of int of shape (n, p)
+        """
+        return self.known_or(n_blocks)[resampled(self.weights, n, rng)]
+
+    def known_or(self, n_blocks):
+        """Return the codes, with the number of blocks of a column where they are not known."""
+        return np.where(self.codes < 0, np.asarray(n_blocks, dtype=self.codes.dtype), self.codes)
+
+
+@saved
+@dataclass(frozen=True, eq=False)
 class LogLinearChain:
     """Chain of log-linear conditional distributions, one for each column.
 
@@ -272,6 +318,9 @@ class LogLinearChain:
         Conditionals in the order in which columns are drawn.
     conditioned : frozenset of int, default=frozenset()
         The columns with conditions.
+    public : PublicRecords or None, default=None
+        Rows of a public table. Each record is given one by weight, whose columns are parents too:
+        those of index p + j for column j of p, with a further block where they are not known.
 
     Notes
     -----
@@ -286,6 +335,7 @@ class LogLinearChain:
         "shares": list_of(Array("f", 1, low=0)),
         "conditionals": tuple[LogLinearConditional, ...],
         "conditioned": frozenset[int],
+        "public": PublicRecords | None,
     }
 
     domain: Product
@@ -293,6 +343,7 @@ class LogLinearChain:
     shares: list[np.ndarray]
     conditionals: tuple[LogLinearConditional, ...]
     conditioned: frozenset[int] = frozenset()
+    public: PublicRecords | None = None
 
     def _check_saved_state(self):
         sizes = category_counts(self.domain)
@@ -308,6 +359,12 @@ class LogLinearChain:
             drawn = np.bincount(blocks, shares, minlength=n) > 0
             demand(drawn.all(), "A block has no category.")
         earlier: set[int] = set()
+        if self.public is not None:
+            codes = self.public.codes
+            fits = codes.shape[1] == len(sizes) and bool((codes < n_blocks).all())
+            demand(fits, "Public rows have other columns.")
+            earlier = {len(sizes) + j for j in range(len(sizes))}
+            n_blocks = [*n_blocks, *(n + 1 for n in n_blocks)]
         for conditional in self.conditionals:
             column = conditional.column
             demand(0 <= column < len(sizes) and column not in earlier, "A column is drawn twice.")
@@ -316,7 +373,7 @@ class LogLinearChain:
             for term in conditional.terms:
                 check_term(term, column, earlier, n_blocks)
             earlier.add(column)
-        demand(len(earlier) == len(sizes), "A distribution does not draw all columns.")
+        demand(set(range(len(sizes))) <= earlier, "A distribution does not draw all columns.")
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw records.
@@ -349,9 +406,49 @@ class LogLinearChain:
         conditional = self.conditionals[-1]
         pairs = zip(self.blocks, columns, strict=True)
         codes = np.stack([owners[codes] for owners, codes in pairs], axis=1)
-        probabilities = conditional.probabilities(codes).astype(np.float64)
+        if self.public is None:
+            probabilities = conditional.probabilities(codes).astype(np.float64)
+        else:
+            starts = range(0, len(codes), _POSTERIOR_ROWS)
+            parts = [self._last_given_public(codes[i : i + _POSTERIOR_ROWS]) for i in starts]
+            probabilities = np.concatenate(parts)
         column = conditional.column
         return probabilities[:, self.blocks[column]] * self.shares[column]
+
+    @property
+    def _n_blocks(self):
+        return [int(blocks.max()) + 1 for blocks in self.blocks]
+
+    def _last_given_public(self, codes):
+        """Return the probabilities of the blocks of the last column, over all public rows.
+
+        A row with the block c in a column multiplies the odds of c there by one plus k_c. So the
+        probability of block b is p_b (1 + k_c 1{b = c}) / (1 + k_c p_c), for the probability p of
+        a row whose block is not known. It gives the weight of each row from the other columns.
+        """
+        n_blocks, width = self._n_blocks, len(self.blocks)
+        rows = self.public.known_or(n_blocks)
+        every = np.hstack([codes, np.broadcast_to(n_blocks, codes.shape)])
+        logs = np.broadcast_to(np.log(self.public.weights), (len(codes), len(rows))).copy()
+        here = np.arange(len(codes))
+        for conditional in self.conditionals:
+            column = conditional.column
+            free = conditional.probabilities(every).astype(np.float64)
+            odds = np.zeros(len(conditional.base) + 1)
+            for term in conditional.terms:
+                if term.parents == (width + column,):
+                    odds[:-1] = np.expm1(np.diag(term.logits))
+            totals = 1 + np.hstack([free, np.zeros((len(codes), 1))]) * odds
+            if column == self.conditionals[-1].column:
+                break
+            chances = -np.log(totals)
+            chances[here, codes[:, column]] += np.log1p(odds[codes[:, column]])
+            logs += chances[:, rows[:, column]]
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        shares = np.stack([np.bincount(rows[:, column], w, minlength=len(odds)) for w in weights])
+        shares /= totals
+        return free * (shares.sum(axis=1, keepdims=True) + (shares * odds)[:, :-1])
 
     def redraw(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Redraw the category of each value within its block.
@@ -415,7 +512,10 @@ class LogLinearChain:
 
     def _weighted(self, n, rng):
         """Return blocks of rows, and their weights: the probabilities of the conditions."""
-        codes = np.zeros((n, len(self.blocks)), dtype=np.int64, order="F")
+        width = len(self.blocks)
+        codes = np.zeros((n, width * (1 + (self.public is not None))), dtype=np.int64, order="F")
+        if self.public is not None:
+            codes[:, width:] = self.public.draw(n, self._n_blocks, rng)
         weights = np.ones(n)
         for conditional in self.conditionals:
             column, kept = conditional.column, None
@@ -423,7 +523,7 @@ class LogLinearChain:
                 kept = np.bincount(self.blocks[column], self.shares[column]).astype(np.float32)
             codes[:, column], chances = conditional.draw(codes, rng, kept)
             weights *= chances
-        return codes, weights
+        return codes[:, :width], weights
 
     def _resampled(self, n, rng):
         """Return blocks of records that fulfil the conditions, by systematic resampling."""

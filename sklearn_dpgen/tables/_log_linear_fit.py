@@ -20,7 +20,7 @@ from sklearn_dpgen.tables._marginals import group_sums, marginal_counts
 from sklearn_dpgen.tables._table_rules import barred_term, possible_cells
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 
-__all__ = ["ChainFit", "NoisyTable", "fit_conditional"]
+__all__ = ["ChainFit", "CopiedColumn", "NoisyTable", "fit_conditional"]
 
 # The least share of a block, so that logits are finite.
 _FLOOR = 1e-6
@@ -86,7 +86,17 @@ def _cosines(size):
 
 
 def fit_conditional(
-    column, marginal, tables, codes, *, max_iter, device, fixed=(), spread=None, start=None
+    column,
+    marginal,
+    tables,
+    codes,
+    *,
+    max_iter,
+    device,
+    fixed=(),
+    spread=None,
+    start=None,
+    copied=None,
 ):
     """Fit the conditional distribution of a column given earlier ones.
 
@@ -109,6 +119,8 @@ def fit_conditional(
         are fitted with a ridge penalty of this variance.
     start : LogLinearConditional or None, default=None
         Warm start: a fit to the first of the tables. None starts at independence.
+    copied : CopiedColumn or None, default=None
+        The prior, in place of the shares of the blocks, if records copy a public row.
 
     Returns
     -------
@@ -127,8 +139,11 @@ def fit_conditional(
     """
     marginal = np.maximum(marginal, _FLOOR)
     base = np.log(marginal)
+    terms = fixed
+    if copied is not None:
+        base, terms = copied.base, (*fixed, copied.term)
     if not tables and not fixed:
-        return LogLinearConditional(column, base, ())
+        return LogLinearConditional(column, base, terms)
     # Blocks that share their groups in all tables keep their proportions.
     groups = [t.groups[-1] for t in (*tables, *fixed)]
     distinct, merged = np.unique(groups, axis=1, return_inverse=True)
@@ -136,7 +151,20 @@ def fit_conditional(
     merged = merged.ravel()
     sums = np.bincount(merged, weights=marginal)
     ridge = _LEAST_SPREAD + np.bincount(merged, weights=spread) if fixed else None
-    problem = _Problem(sums, tables, distinct, codes, device, fixed=fixed, ridge=ridge)
+    if copied is not None:
+        # The prior of a group has the sum of the probabilities of its blocks.
+        fixed = (*fixed, copied.grouped_term(merged))
+        distinct = np.vstack([distinct, np.arange(len(sums))])
+    problem = _Problem(
+        sums,
+        tables,
+        distinct,
+        codes,
+        device,
+        fixed=fixed,
+        ridge=ridge,
+        has_base=copied is None,
+    )
     result = minimize(
         problem,
         problem.start(start, base, merged),
@@ -145,7 +173,7 @@ def fit_conditional(
         options={"maxiter": max_iter, "maxcor": 8, "ftol": _ROUNDING},
     )
     shift, logits, _ = problem.unscaled(result.x)
-    terms = tuple(
+    fitted = tuple(
         LogLinearTerm(
             t.columns[:-1],
             t.groups,
@@ -153,15 +181,17 @@ def fit_conditional(
         )
         for t, theta in zip(tables, logits, strict=True)
     )
-    return LogLinearConditional(column, base + as_array(shift)[merged], (*terms, *fixed))
+    return LogLinearConditional(column, base + as_array(shift)[merged], (*fitted, *terms))
 
 
 class _Problem:
     """The objective and its gradient, preconditioned so that its curvature is about one."""
 
-    def __init__(self, marginal, tables, group_codes, codes, device, *, fixed=(), ridge=None):
+    def __init__(
+        self, marginal, tables, group_codes, codes, device, *, fixed=(), ridge=None, has_base=True
+    ):
         n, self._device = len(codes), device
-        self._base = as_tensor(np.log(marginal), device=device)
+        self._base = as_tensor(np.log(marginal) * has_base, device=device)
         self._marginal = as_tensor(marginal / marginal.sum(), device=device)
         self._shift_ridge = None if ridge is None else as_tensor(ridge, device=device)
         own = self._marginal.clamp_min(1e-4)
@@ -343,6 +373,69 @@ def _cell_members(cells, width, device):
     return tuple(torch.from_numpy(v.astype(np.int32)).to(device) for v in (order, starts))
 
 
+# Steps of the factors of a prior, and the least probability that is divided by.
+_FACTOR_STEPS, _EMPTY = 50, 1e-12
+
+
+class CopiedColumn:
+    """Prior of one column of a record, given that of its public row.
+
+    Parameters
+    ----------
+    parent : int
+        The place of the column of the public row.
+    kept : float
+        κ, the probability with which the column is copied, in (0, 1).
+    shares : ndarray of shape (k,)
+        s, the wanted shares of the blocks.
+    codes : ndarray of int of shape (n,)
+        Blocks of the rows that are fitted, k where they are not known.
+
+    Notes
+    -----
+    q(b | c) ∝ (κ 1{b = c} + (1 - κ) s_b) v_b, where v makes the mean over the rows equal to s: it
+    is found by iteration, and 1 if the rows have these shares already.
+    """
+
+    def __init__(self, parent, kept, shares, codes):
+        shares = np.maximum(shares, _FLOOR)
+        self.parent, self.kept, self.shares = parent, kept, shares / shares.sum()
+        public = np.bincount(codes, minlength=len(shares) + 1) / len(codes)
+        *public, lacking = public
+        self.factors = v = np.ones(len(shares))
+        for _ in range(_FACTOR_STEPS):
+            rest = (1 - kept) * (self.shares * v).sum()
+            ratio = public / (kept * v + rest)
+            mean = v * (kept * ratio + (1 - kept) * self.shares * ratio.sum())
+            mean += lacking * self.shares * v / (self.shares * v).sum()
+            v = v * np.sqrt(self.shares / np.maximum(mean, _EMPTY))
+            v /= (self.shares * v).sum()
+        self.factors = v
+
+    def grouped_term(self, groups):
+        """Return the term of log q for groups of blocks: the base and the copying in one."""
+        size = len(self.shares)
+        rest = (1 - self.kept) * group_sums(self.shares * self.factors, groups)
+        table = np.tile(rest, (size + 1, 1))
+        table[np.arange(size), groups] += self.kept * self.factors
+        own = np.arange(size + 1), np.arange(len(rest))
+        return LogLinearTerm((self.parent,), own, np.log(np.maximum(table, _EMPTY)))
+
+    @property
+    def base(self):
+        """Logits of the blocks for a row whose block is not known."""
+        return np.log((1 - self.kept) * self.shares * self.factors)
+
+    @property
+    def term(self):
+        """The term that adds to the logit of the block of the public row."""
+        size = len(self.shares)
+        table = np.zeros((size + 1, size))
+        ratios = self.kept / ((1 - self.kept) * self.shares)
+        table[np.arange(size), np.arange(size)] = np.log1p(ratios)
+        return LogLinearTerm((self.parent,), (np.arange(size + 1), np.arange(size)), table)
+
+
 # Fits that only predict counts for selections take a fifth of the steps.
 _FEWER = 5
 
@@ -367,6 +460,7 @@ class ChainFit:
         Name of the progress bar.
     barred : mapping of (int, int) to ndarray of bool
         Impossible pairs of blocks of pairs of columns, from ``barred_pairs``.
+    public : PublicPrior or None, default=None
     """
 
     def __init__(
@@ -380,7 +474,9 @@ class ChainFit:
         verbose=0,
         name="fit",
         barred=None,
+        public=None,
     ):
+        self._public = public
         self.measured, self._order, self._n_rows = measured, list(order), n_rows
         # Predictions are post-processing of the releases, so their rows need no secret seed.
         self._rng = np.random.default_rng(0)
@@ -389,18 +485,19 @@ class ChainFit:
         # The conditional of each column, and rows, of a fit to the first ``_n_fitted`` tables.
         self._conditionals: dict = {}
         self._codes: Any = None
-        self._n_fitted = 0
+        self._n_fitted = -1
         self._progress = {"disable": not verbose, "desc": name}
 
     def predict(self, marginals):
         """Return the expected counts of marginals under a fit to all measurements so far."""
-        if not self.measured.tables:
+        if not self.measured.tables and self._public is None:
             return self.measured.independent(marginals)
         if self._n_fitted != len(self.measured.tables):
             self._fit(-(-self._max_iter // _FEWER))
             self._n_fitted = len(self.measured.tables)
         factor = self.measured.n_records / len(self._codes)
-        return [factor * counts for counts in marginal_counts(self._codes.T, marginals)]
+        codes = self._codes.T[: len(self._order)]
+        return [factor * counts for counts in marginal_counts(codes, marginals)]
 
     def distribution(self, domain, seed):
         """Return the fitted LogLinearChain; its training rows are drawn with a seed."""
@@ -414,12 +511,19 @@ class ChainFit:
             sums = group_sums(estimates, groups)[groups]
             uniform = 1 / np.bincount(groups)[groups]
             shares.append(np.divide(estimates, sums, out=uniform, where=sums > 0))
-        return LogLinearChain(domain, blocks, shares, conditionals)
+        records = None if self._public is None else self._public.records
+        return LogLinearChain(domain, blocks, shares, conditionals, public=records)
 
     def _fit(self, max_iter):
         """Refit the conditionals from their last values, and draw rows from each in turn."""
         # Column-major, since columns are read one by one.
-        codes = np.zeros((self._n_rows, len(self._order)), dtype=np.int64, order="F")
+        width, public = len(self._order), self._public
+        n_columns = width if public is None else 2 * width
+        codes = np.zeros((self._n_rows, n_columns), dtype=np.int64, order="F")
+        if public is not None:
+            # A public row for each row, whose columns are known before all others.
+            sizes = self.measured.blocks.sizes
+            codes[:, width:] = public.records.draw(self._n_rows, sizes, self._rng)
         before = set()
         for column in tqdm(self._order, **self._progress):
             before.add(column)
@@ -439,7 +543,10 @@ class ChainFit:
                     for t in tables
                     for possible in [possible_cells(t.columns, t.groups, fixed)]
                 ]
-            marginal = self.measured.block_shares(column)
+            marginal, copied = self.measured.block_shares(column), None
+            if public is not None and public.kept[column]:
+                place = width + column
+                copied = CopiedColumn(place, public.kept[column], marginal, codes[:, place])
             fitted = fit_conditional(
                 column,
                 marginal,
@@ -449,7 +556,9 @@ class ChainFit:
                 device=self._device,
                 fixed=fixed,
                 spread=self.measured.block_variances(column) if fixed else None,
-                start=self._conditionals.get(column),
+                # The prior changes between fits, so that an earlier shift would not fit it.
+                start=self._conditionals.get(column) if public is None else None,
+                copied=copied,
             )
             self._conditionals[column] = fitted
             codes[:, column], _ = fitted.draw(codes, self._rng)

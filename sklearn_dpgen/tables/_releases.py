@@ -15,6 +15,7 @@ from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnCells, ColumnTree
 from sklearn_dpgen.tables._marginals import group_sums
 from sklearn_dpgen.tables._privacy_plan import CELLS, affordable_cells, affordable_marginals
+from sklearn_dpgen.tables._public_columns import public_cells
 from sklearn_dpgen.tables._records import with_bins
 from sklearn_dpgen.utils._validation import Integral
 
@@ -189,7 +190,9 @@ def _anchor(binned):
     return round(min(max(leaves, -_FAR), _FAR))
 
 
-def measure_columns(leaves, encoder, trees, weights, noise_scale, release, *, n_records=None):
+def measure_columns(
+    leaves, encoder, trees, weights, noise_scale, release, *, n_records=None, public=None
+):
     """Release the counts of each column, and derive bins at the resolution of the noise.
 
     Parameters
@@ -207,6 +210,8 @@ def measure_columns(leaves, encoder, trees, weights, noise_scale, release, *, n_
         Mechanism, as for :func:`release_singles`.
     n_records : float or None, default=None
         The public number of records; None estimates it.
+    public : list of ndarray or None, default=None
+        The counts of the leaves of each column in a public table.
 
     Returns
     -------
@@ -229,7 +234,9 @@ def measure_columns(leaves, encoder, trees, weights, noise_scale, release, *, n_
         n_records = total_records(counts, measured_trees, factors)
     cells = [ColumnCells(np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1))] * len(trees)
     for j, noisy, factor in zip(measured, counts, factors, strict=True):
-        cells[j] = trees[j].cells(noisy, noise_scale * factor, n_records)
+        own = noisy, noise_scale * factor, n_records
+        found = public and public_cells(trees[j], *own, public[j])
+        cells[j] = found or trees[j].cells(*own)
     names = list(encoder.columns_)
     marginals = [
         NoisyMarginal((names[j],), (groups,), sums, noise_scale * factor * np.sqrt(sizes))
@@ -304,13 +311,21 @@ class Measurements:
     n_records : float
         The public or estimated number of records.
     blocks : ColumnBlocks
+
+    Attributes
+    ----------
+    marginals : list of NoisyMarginal
+    tables : list of NoisyTable
+        The same marginals with ridges.
+    expected : list of ndarray
+        Their expected shares from earlier releases.
     """
 
     def __init__(self, names, cells, n_records, blocks):
         self._names, self.n_records, self.blocks = names, n_records, blocks
         self._shares = [own.shares for own in cells]
         self._variances = [own.variances for own in cells]
-        self.marginals, self.tables = [], []
+        self.marginals, self.tables, self.expected = [], [], []
 
     def shares(self, column):
         """Return estimates of the shares of the categories of a column, from all releases."""
@@ -366,7 +381,8 @@ class Measurements:
         own = zip(marginal.columns, marginal.groups, strict=True)
         groups = [g[self.blocks.blocks[j]] for j, g in own]
         self.marginals.append(NoisyMarginal(names, tuple(groups), counts, noise_scale))
-        residuals = cosines(shares - expected / expected.sum())
+        self.expected.append(expected / expected.sum())
+        residuals = cosines(shares - self.expected[-1])
         ridges = (
             _ridges(residuals, self.blocks.frequencies(marginal), noise) + _SAMPLING / n_records
         )
@@ -418,7 +434,7 @@ def _ridges(residuals, frequencies, noise):
 _BLOCK, _CELLS = 64, 1 << 24
 
 
-def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
+def measure_rounds(count, plan, weight, measured, *, predict, run, noise, public=None):
     """Select and release marginals in rounds, and add them to the measurements.
 
     Parameters
@@ -434,6 +450,8 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
     run : GaussianSequenceRun
         Run of the mechanism of the plan, after its first release.
     noise : NoiseSource
+    public : PublicPrior or None, default=None
+        Learns from each round. Later marginals are then expected as it predicts them.
     """
     n, first = measured.n_records, ()
     done: set = set()
@@ -464,12 +482,15 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
             measured.blocks.marginal(columns, affordable_cells(n, spread))
             for columns, spread in zip(candidates, spreads, strict=True)
         ]
-        expected = predict(marginals) if is_choice else measured.independent(marginals)
+        is_predicted = is_choice or bool(number and public)
+        expected = predict(marginals) if is_predicted else measured.independent(marginals)
         tables, _ = release_marginals(
             count(marginals), weights, lambda vector: run.release(vector, noise)
         )
         for released in zip(marginals, tables, spreads, expected, strict=True):
             measured.add(*released)
+        if public is not None:
+            public.relate(measured)
         done.update(candidates)
         first = first or candidates
 

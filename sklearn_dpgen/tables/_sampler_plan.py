@@ -8,6 +8,7 @@ import numpy as np
 from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.preprocessing._public_table import as_public_table
 from sklearn_dpgen.tables._marginals import (
     MAX_BLOCKS,
     check_memory,
@@ -75,7 +76,7 @@ def release_sizes(trees, rounds, neighbours, *, unit, n_records, noise_scale):
     return values, [min(pair) for pair in zip(changed, values, strict=True)]
 
 
-_DECLARED = ("target", "workload", "constraints", "max_rows")
+_DECLARED = ("target", "workload", "constraints", "max_rows", "public")
 _CELL_NAMES = {"pairs": "cell of a pair", "triples": "cell of a triple"}
 
 
@@ -96,6 +97,7 @@ class DeclaredTable:
     encoder : TabularEncoder
         Encoder with the finest bins, fitted to the columns in the order of the schema.
     trees : list of ColumnTree
+    public : PublicRows or None
     """
 
     rules: object
@@ -106,6 +108,7 @@ class DeclaredTable:
     weight: object
     encoder: object
     trees: list
+    public: object
 
 
 def declared_table(sampler):
@@ -135,6 +138,7 @@ def declared_table(sampler):
     encoder, binned = fine_encoder(schema, sampler.n_bins)
     trees = column_trees(encoder.fit(), binned)
     check_memory(names, trees, sampler.population_size)
+    public = as_public_table(sampler.public)
     return DeclaredTable(
         rules,
         names,
@@ -144,6 +148,7 @@ def declared_table(sampler):
         marginal_weight(names, sampler.workload),
         encoder,
         trees,
+        None if public is None else public.read(schema),
     )
 
 
@@ -184,6 +189,7 @@ class SamplerPlan:
             n_records=n_public,
             noise_scale=noise_scale,
             constants=table.constants,
+            has_public=table.public is not None,
         )
         sizes = release_sizes(
             table.trees,

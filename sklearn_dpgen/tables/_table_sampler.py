@@ -14,6 +14,7 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._declarations import Maybe, demand
+from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE
 from sklearn_dpgen.preprocessing._records import check_saved_encoder
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.schema import Schema
@@ -23,6 +24,7 @@ from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import AcceptanceRateMixin, ConditionalSamplerMixin
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, all_pairs, marginal_counts
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS
+from sklearn_dpgen.tables._public_columns import public_blocks, public_leaves
 from sklearn_dpgen.tables._records import encode_codes, fit_columns, open_records, with_bins
 from sklearn_dpgen.tables._releases import (
     Measurements,
@@ -270,6 +272,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         "max_rows": [Interval(Integral, 1, None, closed="left"), None],
         "store": [StrOptions({"auto", "codes", "none"})],
         "n_jobs": [Integral, None],
+        "public": PUBLIC_TABLE,
         "verbose": ["verbose"],
     }
 
@@ -297,6 +300,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         device: "str | torch.device" = "auto",
         verbose: int = 0,
         noise: str = "float",
+        public: object = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -319,6 +323,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         self.device = device
         self.verbose = verbose
         self.noise = noise
+        self.public = public
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> Self:
@@ -428,6 +433,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         from what earlier ones predict.
         """
         from sklearn_dpgen.tables._log_linear_fit import ChainFit
+        from sklearn_dpgen.tables._public_prior import PublicPrior
 
         ((plan, table), (records, leaves)) = plan.details, records
         n_columns = len(table.names)
@@ -444,11 +450,16 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
             mechanism.noise_scales[0],
             lambda vector: run.release(vector, noise),
             n_records=plan.n_records,
+            public=table.public and public_leaves(table.public, table.encoder),
         )
         if plan.n_records is None:
             plan.warn(n_records)
         blocks = ColumnBlocks.of(encoder, [own.shares for own in cells])
         measured = Measurements(table.names, cells, n_records, blocks)
+        public = None
+        if table.public is not None:
+            own = public_blocks(table.public, encoder, blocks.blocks)
+            public = PublicPrior(own, table.public.weights, measured)
         records.use_blocks([b[c] for b, c in zip(blocks.blocks, bins, strict=True)])
         fit = ChainFit(
             measured,
@@ -459,6 +470,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
             verbose=self.verbose,
             name=type(self).__name__,
             barred=table.rules and barred_pairs(table.rules, encoder, blocks.blocks),
+            public=public,
         )
         measure_rounds(
             records.marginal_counts,
@@ -468,6 +480,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
             predict=fit.predict,
             run=run,
             noise=noise,
+            public=public,
         )
         return encoder, singles, fit
 

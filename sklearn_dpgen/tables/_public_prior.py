@@ -1,0 +1,334 @@
+"""A public table as the prior of a chain: weighted rows, which records copy column by column."""
+
+import itertools
+from functools import reduce
+
+import numpy as np
+from scipy.optimize import minimize
+
+from sklearn_dpgen.tables._distributions import PublicRecords
+from sklearn_dpgen.tables._log_linear_fit import cosines
+from sklearn_dpgen.tables._marginals import Marginal
+
+__all__ = ["PublicPrior", "agreements", "pooled_ridges", "tilted_weights"]
+
+# The most rows that are kept, evenly spaced: more than are drawn for a fit.
+_MOST_ROWS = 50_000
+# The largest probability with which a record copies a column. Below 1 each value is possible, so
+# that released marginals can be fitted.
+_MOST = 0.99
+# Groups of each column in the two-way marginals that compare sampling error with dependence.
+_GROUPS = 6
+# Weights keep at least this share of the effective number of rows, and 1000 rows if there are any.
+_LEAST_SHARE, _LEAST_ROWS = 0.2, 1000
+# Prior variances of the logits of shares, from the weakest penalty on.
+_PENALTIES = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
+# The prior of full agreement counts as so many units of squared noise, and as so many standard
+# deviations of the sum of all squared residuals under noise alone.
+_PRIOR, _DEVIATIONS = 10.0, 3.0
+_SWEEPS = 20
+# The least probability of copying that is used, and the least share of a block.
+_LEAST, _FLOOR = 0.02, 1e-6
+_TINY = 1e-12
+
+
+def tilted_weights(codes, weights, shares, variances):
+    """Return weights of rows whose single columns have nearly the given shares.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, p)
+        The block of each cell, -1 where it is not known.
+    weights : ndarray of shape (n,)
+        Positive.
+    shares : list of ndarray
+        Shares of the blocks of each column.
+    variances : list of ndarray
+        Variances of the noise of these shares.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Positive, of sum 1.
+
+    Notes
+    -----
+    Maximum entropy relative to the given weights, with a ridge for the noise of the shares: the
+    weights are proportional to w exp(Σ_j θ_j(x_j)) for the minimum of
+
+        log Σ_i w_i exp(Σ_j θ_j(x_ij)) - Σ_j ⟨θ_j, s_j⟩ + Σ_j ⟨v_j + c s_j, θ_j²⟩ / 2.
+
+    The least c of a fixed list is taken for which the effective number of rows stays above a fifth
+    of what it was, and above 1000 rows if there were so many. Columns whose shares are then not
+    attained are fitted by the chain.
+    """
+    sizes = [len(s) for s in shares]
+    starts, known = np.cumsum([0, *sizes[:-1]]), codes >= 0
+    # All cells that are not known share the last place, whose logit is 0.
+    places = np.where(known, codes + starts, sum(sizes)).astype(np.int64)
+    base, columns = np.log(weights / weights.sum()), np.repeat(np.arange(len(sizes)), sizes)
+    target, noise = np.concatenate(shares), np.concatenate(variances)
+
+    def tilt(theta):
+        logs = base + np.append(theta, 0.0)[places].sum(axis=1)
+        tilted = np.exp(logs - logs.max())
+        total = tilted.sum()
+        return tilted / total, logs.max() + np.log(total)
+
+    def objective(theta, ridge):
+        tilted, value = tilt(theta)
+        mass = np.bincount(places.ravel(), np.repeat(tilted, len(sizes)), minlength=len(theta) + 1)
+        # Shares are those of known cells.
+        wanted = target * (tilted @ known)[columns]
+        value += (ridge * theta**2).sum() / 2 - theta @ wanted
+        return value, mass[:-1] - wanted + ridge * theta
+
+    n_rows = _n_effective(np.exp(base))
+    least = max(_LEAST_SHARE * n_rows, min(0.9 * n_rows, _LEAST_ROWS))
+    for penalty in _PENALTIES:
+        ridge = noise + penalty * np.maximum(target, 1e-3)
+        found = minimize(
+            objective,
+            np.zeros(len(target)),
+            args=(ridge,),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 60},
+        )
+        tilted, _ = tilt(found.x)
+        if _n_effective(tilted) >= least:
+            return tilted
+    return np.exp(base)
+
+
+def _n_effective(weights):
+    """Return the effective number of rows with weights of sum 1."""
+    return 1 / (weights**2).sum()
+
+
+class PublicPrior:
+    """Rows of a public table, and how far each column of a record copies that of its row.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, p)
+        The block of each cell, -1 where it is not known.
+    weights : ndarray of shape (n,)
+        Positive weights of the rows.
+    measured : Measurements
+        With the released single columns, to whose shares the rows are weighted.
+
+    Attributes
+    ----------
+    records : PublicRecords
+        The weighted rows.
+    kept : ndarray of shape (p,)
+        Probability with which a column is copied, 0 for columns that the public table lacks.
+
+    Notes
+    -----
+    A record copies each column of a row with probability κ_j, and else has a random value. The
+    two-way marginal of columns a and b is then that of independent columns plus κ_a κ_b D, where D
+    is the dependence in the public table.
+    """
+
+    def __init__(self, codes, weights, measured):
+        if len(codes) > _MOST_ROWS:
+            chosen = np.linspace(0, len(codes) - 1, _MOST_ROWS).astype(np.int64)
+            codes, weights = codes[chosen], weights[chosen]
+        columns = range(codes.shape[1])
+        weights = tilted_weights(
+            codes,
+            weights,
+            [measured.block_shares(j) for j in columns],
+            [measured.block_variances(j) + _FLOOR for j in columns],
+        )
+        self.records = PublicRecords(codes.astype(np.int16), weights)
+        self._most = _MOST * self._reliabilities(measured.blocks)
+        self.kept = self._most.copy()
+
+    def _reliabilities(self, blocks):
+        """Return the root of the share of the dependence of each column beyond sampling error."""
+        codes, weights = self.records.codes, self.records.weights
+        n_columns = codes.shape[1]
+        members = []
+        for j in range(n_columns):
+            (groups,) = blocks.marginal((j,), _GROUPS).groups
+            # Cells that are not known are in no group.
+            own = np.append(groups, -1)[codes[:, j]]
+            members.append(own[:, None] == np.arange(_GROUPS))
+        members = np.concatenate(members, axis=1).astype(np.float32)
+        tables = members.T @ (members * weights[:, None].astype(np.float32))
+        tables = tables.astype(np.float64).reshape(n_columns, _GROUPS, n_columns, _GROUPS)
+        tables = tables.transpose(0, 2, 1, 3)
+        known = tables.sum(axis=(2, 3), keepdims=True)
+        tables = tables / np.maximum(known, _TINY)
+        dependence = tables - tables.sum(3, keepdims=True) * tables.sum(2, keepdims=True)
+        energy = (dependence**2).sum(axis=(2, 3))
+        error = (1 - (tables**2).sum(axis=(2, 3))) / _n_effective(weights)
+        np.fill_diagonal(energy, 0)
+        # Pairs that are never known together have no dependence.
+        energy[known[:, :, 0, 0] <= 0] = 0
+        signal = np.maximum(energy - error, 0) * (energy > 0)
+        return np.sqrt(signal.sum(axis=1) / np.maximum(energy.sum(axis=1), _TINY))
+
+    def dependence(self, marginal):
+        """Return the two-way marginal of the public table less that of independent columns."""
+        codes = self.records.codes[:, list(marginal.columns)]
+        known = (codes >= 0).all(axis=1)
+        cells = np.ravel_multi_index(
+            [g[c] for g, c in zip(marginal.groups, codes[known].T, strict=True)], marginal.shape
+        )
+        table = np.bincount(cells, self.records.weights[known], minlength=marginal.n_cells)
+        table = table.reshape(marginal.shape) / max(table.sum(), _TINY)
+        return table - np.outer(table.sum(axis=1), table.sum(axis=0))
+
+    def relate(self, measured):
+        """Learn from the releases how far columns are copied, and set the ridges of tables.
+
+        Parameters
+        ----------
+        measured : Measurements
+            The ridges of its tables are set to those of the residuals from the public dependence.
+        """
+        tables, pairs = [], {}
+        for released, table, expected in zip(
+            measured.marginals, measured.tables, measured.expected, strict=True
+        ):
+            marginal = Marginal(table.columns, table.groups)
+            noise = released.noise_scale / measured.n_records
+            if len(table.columns) == 2:
+                (expected,) = measured.independent([marginal], 1.0)
+                sampling = 1 / (measured.n_records * table.shares.size)
+                dependence = table.shares - expected, self.dependence(marginal)
+                pairs[len(tables)] = (table.columns, *dependence, noise**2 + sampling)
+            tables.append((table, marginal, noise, expected))
+        agreed = agreements(list(pairs.values()), self._most / _MOST)
+        # A column is copied fully from an agreement of three quarters on, and not at a quarter.
+        self.kept = self._most * np.clip(2 * agreed - 0.5, 0, 1)
+        self.kept[self.kept < _LEAST] = 0
+        residuals = []
+        for i, (table, marginal, noise, expected) in enumerate(tables):
+            if i in pairs:
+                expected = expected + np.prod(self.kept[list(table.columns)]) * pairs[i][2]
+            frequencies = measured.blocks.frequencies(marginal)
+            residuals.append((cosines(table.shares - expected), frequencies, noise))
+        ridges = pooled_ridges(residuals, measured.n_records)
+        for (table, *_), own in zip(tables, ridges, strict=True):
+            table.ridges = own
+
+
+# Sums of squared coefficients that a residual can have: of two equal columns with two equally
+# frequent labels, and from there down.
+_ENERGIES = np.append(0.0, 0.25 * 4.0 ** -np.arange(10))
+# Pseudo-records of each term, for the sampling errors of records and of the rows of a fit.
+_SAMPLING = 0.2
+# Bounds on the ratio of noise to signal, and steps of the mixing weights.
+_LEAST_RATIO, _MOST_RATIO, _STEPS = 0.01, 100.0, 50
+
+
+def pooled_ridges(residuals, n_records):
+    """Return ridges of the cosine coefficients of logits, by empirical Bayes over all marginals.
+
+    Parameters
+    ----------
+    residuals : list of tuple
+        Of each marginal the cosine coefficients of the released shares less the expected ones, the
+        frequencies of each axis, and the noise of a share.
+    n_records : float
+
+    Returns
+    -------
+    list of ndarray
+        Ratio of noise to signal of each coefficient, over the number of cells.
+
+    Notes
+    -----
+    The coefficients of an interaction are normal with variances that decrease with the product of
+    their frequencies and sum to an energy, which is 0 or one of ten magnitudes. The distribution
+    of the energies over marginals maximizes their likelihood, with a prior of one further marginal
+    that is uniform; each marginal has its posterior mean of the gain of signal over noise.
+    """
+    if not residuals:
+        return []
+    logs, gains = zip(*[_energies(*one, n_records) for one in residuals], strict=True)
+    likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
+    mixture = np.full(len(_ENERGIES), 1 / len(_ENERGIES))
+    for _ in range(_STEPS):
+        posterior = likelihoods * mixture
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        mixture = (posterior.sum(axis=0) + 1 / len(_ENERGIES)) / (len(posterior) + 1)
+    ridges = []
+    for weights, gain in zip(posterior, gains, strict=True):
+        gain = np.tensordot(weights, gain, 1)
+        ratios = (1 - gain) / np.maximum(gain, 1 / (1 + _MOST_RATIO))
+        ratios = np.clip(ratios, _LEAST_RATIO, _MOST_RATIO)
+        ridges.append(ratios / gain.size + _SAMPLING / n_records)
+    return ridges
+
+
+def _energies(residuals, frequencies, noise, n_records):
+    """Return the log-likelihood of each energy, and the gains of all coefficients under it."""
+    # Coefficients that are constant along all axes but one belong to single columns.
+    is_free = reduce(np.add.outer, [np.minimum(turns, 1) for turns in frequencies]) > 1
+    if not is_free.any():
+        return np.zeros(len(_ENERGIES)), np.zeros((len(_ENERGIES), *residuals.shape))
+    profile = 1 / reduce(np.multiply.outer, [np.maximum(turns, 1) for turns in frequencies])
+    profile = np.where(is_free, profile, 0)
+    signal = _ENERGIES.reshape(-1, *[1] * profile.ndim) * (profile / profile.sum())
+    spread = signal + noise**2 + 1 / (n_records * residuals.size)
+    logs = -0.5 * (np.log(spread) + residuals**2 / spread)
+    logs = np.where(is_free, logs, 0).reshape(len(_ENERGIES), -1).sum(axis=1)
+    gain = np.divide(signal, signal + noise**2, out=np.zeros_like(signal), where=signal > 0)
+    most = gain.max(axis=tuple(range(1, gain.ndim)), keepdims=True)
+    return logs, np.where(is_free, gain, most)
+
+
+def agreements(pairs, reliabilities):
+    """Return how far the dependence of each column in a public table is that of the releases.
+
+    Parameters
+    ----------
+    pairs : list of tuple
+        Columns, released dependence R, public dependence D, and the variance v of the noise of a
+        cell, of each two-way marginal.
+    reliabilities : ndarray of shape (p,)
+        Share of each column that is copied, with full agreement.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        From 0 to 1; 1 without evidence.
+
+    Notes
+    -----
+    In units of the noise, D has the energy s = ‖D‖² / v, and R the energy e = ‖R‖² / v less the
+    degrees of freedom. Their agreement is ρ = ⟨D, R⟩ / (v √(s max(s, e))): the correlation of both,
+    less if the public dependence is too strong. Agreements g_a g_b = ρ are fitted by least squares
+    with weights max(s, e), in turn for each column from that with the most evidence on, with the
+    prior g = 1. So a single wrong column explains wrong marginals, and columns that it is paired
+    with are kept.
+    """
+    n_columns = len(reliabilities)
+    own: list[list[tuple]] = [[] for _ in range(n_columns)]
+    for (a, b), released, public, variance in pairs:
+        # Only the interaction is compared: sums of rows and columns belong to single columns.
+        rows, columns = released.mean(axis=1, keepdims=True), released.mean(axis=0)
+        released = released - rows - columns + released.mean()
+        free = (released.shape[0] - 1) * (released.shape[1] - 1)
+        strength = (public**2).sum() / variance
+        most = max(strength, (released**2).sum() / variance - free)
+        product = (public * released).sum() / variance
+        ratio = np.clip(product / max(np.sqrt(strength * most), _TINY), -1, 1)
+        for j, other in ((a, b), (b, a)):
+            own[j].append((other, ratio, most, free))
+    agreed = np.ones(n_columns)
+    evidence = [sum(most for _, _, most, _ in one) for one in own]
+    order = [j for j in np.argsort(evidence)[::-1] if own[j]]
+    for _, j in itertools.product(range(_SWEEPS), order):
+        others, ratio, most, free = (np.array(v) for v in zip(*own[j], strict=True))
+        share = agreed[others] * reliabilities[others]
+        prior = _PRIOR + _DEVIATIONS * np.sqrt(2 * (free * share**4).sum())
+        explained = prior + (share * ratio * most).sum()
+        agreed[j] = np.clip(explained / (prior + (share**2 * most).sum()), 0, 1)
+    return agreed
