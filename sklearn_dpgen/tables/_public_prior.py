@@ -1,16 +1,26 @@
 """A public table as the prior of a chain: weighted rows, which records copy column by column."""
 
 import itertools
+import math
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 from scipy.optimize import minimize
 
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.tables._distributions import PublicRecords
 from sklearn_dpgen.tables._log_linear_fit import cosines
 from sklearn_dpgen.tables._marginals import Marginal
 
-__all__ = ["PublicPrior", "agreements", "pooled_ridges", "tilted_weights"]
+__all__ = [
+    "PublicAgreement",
+    "PublicPrior",
+    "agreements",
+    "pooled_ridges",
+    "public_agreements",
+    "tilted_weights",
+]
 
 # The most rows that are kept, evenly spaced: more than are drawn for a fit.
 _MOST_ROWS = 50_000
@@ -146,6 +156,8 @@ class PublicPrior:
         self.records = PublicRecords(codes.astype(np.int16), weights)
         self._most = _MOST * self._reliabilities(measured.blocks)
         self.kept = self._most.copy()
+        # The dependence of each released marginal, by its place.
+        self._known: dict[int, np.ndarray] = {}
 
     def _reliabilities(self, blocks):
         """Return the root of the share of the dependence of each column beyond sampling error."""
@@ -200,7 +212,9 @@ class PublicPrior:
             if len(table.columns) == 2:
                 (expected,) = measured.independent([marginal], 1.0)
                 sampling = 1 / (measured.n_records * table.shares.size)
-                dependence = table.shares - expected, self.dependence(marginal)
+                if len(tables) not in self._known:
+                    self._known[len(tables)] = self.dependence(marginal)
+                dependence = table.shares - expected, self._known[len(tables)]
                 pairs[len(tables)] = (table.columns, *dependence, noise**2 + sampling)
             tables.append((table, marginal, noise, expected))
         agreed = agreements(list(pairs.values()), self._most / _MOST)
@@ -216,6 +230,56 @@ class PublicPrior:
         ridges = pooled_ridges(residuals, measured.n_records)
         for (table, *_), own in zip(tables, ridges, strict=True):
             table.ridges = own
+
+
+def agreements(pairs, reliabilities):
+    """Return how far the dependence of each column in a public table is that of the releases.
+
+    Parameters
+    ----------
+    pairs : list of tuple
+        Columns, released dependence R, public dependence D, and the variance v of the noise of a
+        cell, of each two-way marginal.
+    reliabilities : ndarray of shape (p,)
+        Share of each column that is copied, with full agreement.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        From 0 to 1; 1 without evidence.
+
+    Notes
+    -----
+    In units of the noise, D has the energy s = ‖D‖² / v, and R the energy e = ‖R‖² / v less the
+    degrees of freedom. Their agreement is ρ = ⟨D, R⟩ / (v √(s max(s, e))): the correlation of both,
+    less if the public dependence is too strong. Agreements g_a g_b = ρ are fitted by least squares
+    with weights max(s, e), in turn for each column from that with the most evidence on, with the
+    prior g = 1. So a single wrong column explains wrong marginals, and columns that it is paired
+    with are kept.
+    """
+    n_columns = len(reliabilities)
+    own: list[list[tuple]] = [[] for _ in range(n_columns)]
+    for (a, b), released, public, variance in pairs:
+        # Only the interaction is compared: sums of rows and columns belong to single columns.
+        rows, columns = released.mean(axis=1, keepdims=True), released.mean(axis=0)
+        released = released - rows - columns + released.mean()
+        free = (released.shape[0] - 1) * (released.shape[1] - 1)
+        strength = (public**2).sum() / variance
+        most = max(strength, (released**2).sum() / variance - free)
+        product = (public * released).sum() / variance
+        ratio = np.clip(product / max(np.sqrt(strength * most), _TINY), -1, 1)
+        for j, other in ((a, b), (b, a)):
+            own[j].append((other, ratio, most, free))
+    agreed = np.ones(n_columns)
+    evidence = [sum(most for _, _, most, _ in one) for one in own]
+    order = [j for j in np.argsort(evidence)[::-1] if own[j]]
+    for _, j in itertools.product(range(_SWEEPS), order):
+        others, ratio, most, free = (np.array(v) for v in zip(*own[j], strict=True))
+        share = agreed[others] * reliabilities[others]
+        prior = _PRIOR + _DEVIATIONS * np.sqrt(2 * (free * share**4).sum())
+        explained = prior + (share * ratio * most).sum()
+        agreed[j] = np.clip(explained / (prior + (share**2 * most).sum()), 0, 1)
+    return agreed
 
 
 # Sums of squared coefficients that a residual can have: of two equal columns with two equally
@@ -284,51 +348,85 @@ def _energies(residuals, frequencies, noise, n_records):
     return logs, np.where(is_free, gain, most)
 
 
-def agreements(pairs, reliabilities):
-    """Return how far the dependence of each column in a public table is that of the releases.
+# Standard deviations of a distance under noise alone beyond which a table does not agree.
+_DISAGREEMENT = 3.0
+
+
+@saved
+@dataclass(frozen=True)
+class PublicAgreement:
+    """Whether a public table agrees with a released marginal, as the released counts tell.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    distance : float
+        Total variation distance of the public shares from the released ones.
+    limit : float
+        The distance that noise and sampling alone exceed rarely: three standard deviations above
+        their mean.
+    copied : float
+        Share of the public dependence of the columns with which the fit began. For a single column
+        it is the share with which it is copied.
+    """
+
+    columns: tuple[str, ...]
+    distance: float
+    limit: float
+    copied: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether noise and sampling alone explain the distance."""
+        return self.distance <= self.limit
+
+
+def public_agreements(marginals, names, codes, weights, n_records, kept):
+    """Compare released marginals with a public table.
 
     Parameters
     ----------
-    pairs : list of tuple
-        Columns, released dependence R, public dependence D, and the variance v of the noise of a
-        cell, of each two-way marginal.
-    reliabilities : ndarray of shape (p,)
-        Share of each column that is copied, with full agreement.
+    marginals : sequence of NoisyMarginal
+    names : list of str
+        All columns.
+    codes : ndarray of int of shape (n, p)
+        The category of each cell, -1 where it is not known.
+    weights : ndarray of shape (n,)
+        Weights of the public rows.
+    n_records : float
+    kept : ndarray of shape (p,)
+        Probability with which each column is copied.
 
     Returns
     -------
-    ndarray of shape (p,)
-        From 0 to 1; 1 without evidence.
-
-    Notes
-    -----
-    In units of the noise, D has the energy s = ‖D‖² / v, and R the energy e = ‖R‖² / v less the
-    degrees of freedom. Their agreement is ρ = ⟨D, R⟩ / (v √(s max(s, e))): the correlation of both,
-    less if the public dependence is too strong. Agreements g_a g_b = ρ are fitted by least squares
-    with weights max(s, e), in turn for each column from that with the most evidence on, with the
-    prior g = 1. So a single wrong column explains wrong marginals, and columns that it is paired
-    with are kept.
+    list of PublicAgreement
+        Of the marginals whose columns are in the public table.
     """
-    n_columns = len(reliabilities)
-    own: list[list[tuple]] = [[] for _ in range(n_columns)]
-    for (a, b), released, public, variance in pairs:
-        # Only the interaction is compared: sums of rows and columns belong to single columns.
-        rows, columns = released.mean(axis=1, keepdims=True), released.mean(axis=0)
-        released = released - rows - columns + released.mean()
-        free = (released.shape[0] - 1) * (released.shape[1] - 1)
-        strength = (public**2).sum() / variance
-        most = max(strength, (released**2).sum() / variance - free)
-        product = (public * released).sum() / variance
-        ratio = np.clip(product / max(np.sqrt(strength * most), _TINY), -1, 1)
-        for j, other in ((a, b), (b, a)):
-            own[j].append((other, ratio, most, free))
-    agreed = np.ones(n_columns)
-    evidence = [sum(most for _, _, most, _ in one) for one in own]
-    order = [j for j in np.argsort(evidence)[::-1] if own[j]]
-    for _, j in itertools.product(range(_SWEEPS), order):
-        others, ratio, most, free = (np.array(v) for v in zip(*own[j], strict=True))
-        share = agreed[others] * reliabilities[others]
-        prior = _PRIOR + _DEVIATIONS * np.sqrt(2 * (free * share**4).sum())
-        explained = prior + (share * ratio * most).sum()
-        agreed[j] = np.clip(explained / (prior + (share**2 * most).sum()), 0, 1)
-    return agreed
+    found = []
+    for marginal in marginals:
+        columns = [names.index(name) for name in marginal.columns]
+        own = codes[:, columns]
+        known = (own >= 0).all(axis=1)
+        if not known.any():
+            continue
+        own, rows = own[known], weights[known]
+        cells = np.ravel_multi_index(
+            [groups[code] for groups, code in zip(marginal.groups, own.T, strict=True)],
+            marginal.counts.shape,
+        )
+        shares = np.bincount(cells, rows, minlength=marginal.counts.size) / rows.sum()
+        released = marginal.counts.ravel() / n_records
+        noise = np.ravel(marginal.noise_scale) / n_records
+        sampling = shares * (1 / n_records + (rows**2).sum() / rows.sum() ** 2)
+        variances = np.broadcast_to(noise**2 + sampling, shares.shape)
+        limit = math.sqrt(2 / math.pi) * np.sqrt(variances).sum()
+        limit += _DISAGREEMENT * math.sqrt((1 - 2 / math.pi) * variances.sum())
+        found.append(
+            PublicAgreement(
+                marginal.columns,
+                float(np.abs(released - shares).sum() / 2),
+                float(limit / 2),
+                float(np.prod(kept[columns])),
+            )
+        )
+    return found

@@ -13,7 +13,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.persistence._declarations import Maybe, demand
+from sklearn_dpgen.persistence._declarations import Maybe, demand, list_of
 from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE
 from sklearn_dpgen.preprocessing._records import check_saved_encoder
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
@@ -140,6 +140,10 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     noise : {"float", "certified"}, default="float"
         "certified" rounds counts and scores to a fine grid and adds exact discrete noise: see
         :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
+    public : PublicTable, data frame, path or None, default=None
+        A public table with some of the columns, as the prior of the fit: see :ref:`public_tables`
+        and :class:`~sklearn_dpgen.preprocessing.PublicTable`. It is not protected, and must not be
+        made from the private records, except by releases that are paid for.
 
     Attributes
     ----------
@@ -157,6 +161,9 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         Edges of the bins of numbers and dates, in the units of each column.
     encoder_ : TabularEncoder
         Encoder of records with the final bins, without computed columns.
+    public_agreement_ : list of PublicAgreement
+        With a public table: its distance from each released marginal in total variation, the limit
+        of distances by noise alone, and the share of its dependence that is copied.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -181,7 +188,8 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         ``neighbours="add_or_remove"``: add or remove one record of at least two; the number of
         records is not public. With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``, unless records are added or removed; names of the columns; ``schema``,
-        ``n_bins``, ``marginals``, ``target``, ``workload``, ``constraints`` and ``max_rows``. With
+        ``n_bins``, ``marginals``, ``target``, ``workload``, ``constraints``, ``max_rows`` and the
+        rows of ``public``. With
         ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: The declared schema: a record has one category in each column, and so adds one to
         one cell of each table. The rows of a person together count once, or ``max_rows`` times.
@@ -223,6 +231,15 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     signal, which is estimated from the marginal, separately for low and high frequencies along
     its axes.
 
+    With a ``public`` table, the prior of a record is a weighted row of it: the record copies each
+    column with probability κ_j, and else has a random value. Shares of single columns are the
+    posterior of a Kalman step for each level of their counts, public rows are weighted to these
+    shares, and conditional distributions have maximum entropy relative to the copies. κ_j is
+    learned from the released pairs, by their correlation with the dependence in the public table.
+    All of this is post-processing, so that the guarantee is the same for any table that does not
+    depend on the records; only the budget of single columns, 0.3 in place of 0.15, and selections
+    differ.
+
     The time after the counts does not depend on the number of records. These are stored as codes
     of one to four bytes per value.
 
@@ -253,7 +270,9 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         "marginals_": list[NoisyMarginal],
         "law_": "LogLinearChain",
         "_rules_": Maybe("TableRules"),
+        "public_agreement_": Maybe(list_of("PublicAgreement")),
     }
+    _not_saved: dict = {"public": "It is a table, or the path of one; the report has its hash."}
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "schema": [Schema],
@@ -482,11 +501,11 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
             noise=noise,
             public=public,
         )
-        return encoder, singles, fit
+        return encoder, singles, fit, public
 
     def _learn(self, plan, released, seed):
         """Fit the distribution to all released marginals."""
-        encoder, singles, fit = released
+        encoder, singles, fit, public = released
         distribution = fit.distribution(encoder.domain_, seed)
         self.noise_multiplier_ = plan.report.noise_multiplier
         self.encoder_, self.one_way_marginals_ = encoder, singles
@@ -495,6 +514,23 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         if table.rules is not None:
             self._rules_ = table.rules
         self.law_ = distribution
+        if public is not None:
+            self.public_agreement_ = self._agreements(table, public)
+
+    def _agreements(self, table, public):
+        """Return the agreement of the public table with the released marginals."""
+        from sklearn_dpgen.tables._public_prior import public_agreements
+
+        # Of the levels of a column, the widest intervals, which come last.
+        widest = {marginal.columns: marginal for marginal in self.one_way_marginals_}
+        return public_agreements(
+            [*widest.values(), *self.marginals_],
+            table.names,
+            table.public.codes(self.encoder_),
+            table.public.weights,
+            self.n_records_,
+            public.kept,
+        )
 
     def score(
         self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None
