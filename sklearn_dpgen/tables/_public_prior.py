@@ -156,8 +156,8 @@ class PublicPrior:
         self.records = PublicRecords(codes.astype(np.int16), weights)
         self._most = _MOST * self._reliabilities(measured.blocks)
         self.kept = self._most.copy()
-        # The dependence of each released marginal, by its place.
-        self._known: dict[int, np.ndarray] = {}
+        # The dependence in the public table of each released marginal.
+        self._known: dict[tuple, np.ndarray] = {}
 
     def _reliabilities(self, blocks):
         """Return the root of the share of the dependence of each column beyond sampling error."""
@@ -203,33 +203,52 @@ class PublicPrior:
         measured : Measurements
             The ridges of its tables are set to those of the residuals from the public dependence.
         """
-        tables, pairs = [], {}
-        for released, table, expected in zip(
-            measured.marginals, measured.tables, measured.expected, strict=True
-        ):
+        groups: dict[tuple, list[int]] = {}
+        for i, table in enumerate(measured.tables):
+            key = (table.columns, *(g.tobytes() for g in table.groups))
+            groups.setdefault(key, []).append(i)
+        residuals, pairs = [], []
+        for key, places in groups.items():
+            table = measured.tables[places[0]]
             marginal = Marginal(table.columns, table.groups)
-            noise = released.noise_scale / measured.n_records
+            shares, noise = _combined(measured, places)
+            for i in places:
+                measured.tables[i].shares = shares
             if len(table.columns) == 2:
                 (expected,) = measured.independent([marginal], 1.0)
-                sampling = 1 / (measured.n_records * table.shares.size)
-                if len(tables) not in self._known:
-                    self._known[len(tables)] = self.dependence(marginal)
-                dependence = table.shares - expected, self._known[len(tables)]
-                pairs[len(tables)] = (table.columns, *dependence, noise**2 + sampling)
-            tables.append((table, marginal, noise, expected))
-        agreed = agreements(list(pairs.values()), self._most / _MOST)
+                if key not in self._known:
+                    self._known[key] = self.dependence(marginal)
+                sampling = 1 / (measured.n_records * shares.size)
+                pair = shares - expected, self._known[key], noise**2 + sampling
+                pairs.append((table.columns, *pair))
+            else:
+                expected = measured.expected[places[0]]
+            residuals.append((table.columns, shares - expected, marginal, noise))
+        agreed = agreements(pairs, self._most / _MOST)
         # A column is copied fully from an agreement of three quarters on, and not at a quarter.
         self.kept = self._most * np.clip(2 * agreed - 0.5, 0, 1)
         self.kept[self.kept < _LEAST] = 0
-        residuals = []
-        for i, (table, marginal, noise, expected) in enumerate(tables):
-            if i in pairs:
-                expected = expected + np.prod(self.kept[list(table.columns)]) * pairs[i][2]
-            frequencies = measured.blocks.frequencies(marginal)
-            residuals.append((cosines(table.shares - expected), frequencies, noise))
-        ridges = pooled_ridges(residuals, measured.n_records)
-        for (table, *_), own in zip(tables, ridges, strict=True):
-            table.ridges = own
+        waves, public = [], iter(pairs)
+        for columns, residual, marginal, noise in residuals:
+            if len(columns) == 2:
+                residual = residual - np.prod(self.kept[list(columns)]) * next(public)[2]
+            waves.append((cosines(residual), measured.blocks.frequencies(marginal), noise))
+        ridges = pooled_ridges(waves, measured.n_records)
+        for places, own in zip(groups.values(), ridges, strict=True):
+            for i in places:
+                # Each of k equal terms has a k-th of the logit, and so a k-th of the penalty.
+                measured.tables[i].ridges = len(places) * own
+
+
+def _combined(measured, places):
+    """Return the shares of a marginal that is released several times, and their noise."""
+    released = [measured.marginals[i] for i in places]
+    if not all(one.noise_scale for one in released):
+        return released[-1].counts / measured.n_records, 0.0
+    precisions = np.array([one.noise_scale**-2.0 for one in released])
+    counts = sum(p * one.counts for p, one in zip(precisions, released, strict=True))
+    noise = precisions.sum() ** -0.5
+    return counts / precisions.sum() / measured.n_records, noise / measured.n_records
 
 
 def agreements(pairs, reliabilities):
@@ -285,6 +304,8 @@ def agreements(pairs, reliabilities):
 # Sums of squared coefficients that a residual can have: of two equal columns with two equally
 # frequent labels, and from there down.
 _ENERGIES = np.append(0.0, 0.25 * 4.0 ** -np.arange(10))
+# Marginals without energy in the prior of the energies.
+_PRIOR_MARGINALS = 4.0
 # Pseudo-records of each term, for the sampling errors of records and of the rows of a fit.
 _SAMPLING = 0.2
 # Bounds on the ratio of noise to signal, and steps of the mixing weights.
@@ -310,18 +331,21 @@ def pooled_ridges(residuals, n_records):
     -----
     The coefficients of an interaction are normal with variances that decrease with the product of
     their frequencies and sum to an energy, which is 0 or one of ten magnitudes. The distribution
-    of the energies over marginals maximizes their likelihood, with a prior of one further marginal
-    that is uniform; each marginal has its posterior mean of the gain of signal over noise.
+    of the energies over marginals maximizes their likelihood, with a prior of four further
+    marginals without energy, as the public table is mostly right where nothing tells otherwise;
+    each marginal has its posterior mean of the gain of signal over noise.
     """
     if not residuals:
         return []
     logs, gains = zip(*[_energies(*one, n_records) for one in residuals], strict=True)
     likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
-    mixture = np.full(len(_ENERGIES), 1 / len(_ENERGIES))
+    prior = np.append(_PRIOR_MARGINALS, np.full(len(_ENERGIES) - 1, 1 / len(_ENERGIES)))
+    mixture = prior / prior.sum()
     for _ in range(_STEPS):
         posterior = likelihoods * mixture
         posterior /= posterior.sum(axis=1, keepdims=True)
-        mixture = (posterior.sum(axis=0) + 1 / len(_ENERGIES)) / (len(posterior) + 1)
+        mixture = posterior.sum(axis=0) + prior
+        mixture /= mixture.sum()
     ridges = []
     for weights, gain in zip(posterior, gains, strict=True):
         gain = np.tensordot(weights, gain, 1)
