@@ -27,6 +27,8 @@ _MOST_ROWS = 50_000
 # The largest probability with which a record copies a column. Below 1 each value is possible, so
 # that released marginals can be fitted.
 _MOST = 0.99
+# Rows of a public table from which half of a record is copied: so few repeat themselves.
+_FEW_ROWS = 100
 # Groups of each column in the two-way marginals that compare sampling error with dependence.
 _GROUPS = 6
 # Weights keep at least this share of the effective number of rows, and 1000 rows if there are any.
@@ -182,7 +184,10 @@ class PublicPrior:
         # Pairs that are never known together have no dependence.
         energy[known[:, :, 0, 0] <= 0] = 0
         signal = np.maximum(energy - error, 0) * (energy > 0)
-        return np.sqrt(signal.sum(axis=1) / np.maximum(energy.sum(axis=1), _TINY))
+        # Pairs count by their dependence, so that many independent ones do not decide.
+        total = np.maximum((energy**2).sum(axis=1), _TINY**2)
+        certain = _n_effective(weights) / (_n_effective(weights) + _FEW_ROWS)
+        return certain * np.sqrt((signal * energy).sum(axis=1) / total)
 
     def dependence(self, marginal):
         """Return the two-way marginal of the public table less that of independent columns."""
