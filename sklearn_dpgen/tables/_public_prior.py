@@ -309,8 +309,8 @@ def agreements(pairs, reliabilities):
 # Sums of squared coefficients that a residual can have: of two equal columns with two equally
 # frequent labels, and from there down.
 _ENERGIES = np.append(0.0, 0.25 * 4.0 ** -np.arange(10))
-# Marginals without energy in the prior of the energies.
-_PRIOR_MARGINALS = 4.0
+# Marginals without energy in the prior of the energies; the other energies share one more.
+_PRIOR_MARGINALS = 1.0
 # Pseudo-records of each term, for the sampling errors of records and of the rows of a fit.
 _SAMPLING = 0.2
 # Bounds on the ratio of noise to signal, and steps of the mixing weights.
@@ -336,8 +336,8 @@ def pooled_ridges(residuals, n_records):
     -----
     The coefficients of an interaction are normal with variances that decrease with the product of
     their frequencies and sum to an energy, which is 0 or one of ten magnitudes. The distribution
-    of the energies over marginals maximizes their likelihood, with a prior of four further
-    marginals without energy, as the public table is mostly right where nothing tells otherwise;
+    of the energies over marginals maximizes their likelihood, with a prior of two further
+    marginals, of which one is without energy, for the public table is mostly right;
     each marginal has its posterior mean of the gain of signal over noise.
     """
     if not residuals:
