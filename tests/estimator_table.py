@@ -269,6 +269,8 @@ def _settings(estimator, sizes):
         yield {"neighbours": neighbours}, {"n_samples": len(FRAME)}
     if "start" in names and estimator._voting.histogram == "gaussian":
         yield {"start": "moments"}, sizes
+    if {"start", "second_order_weight"} & set(names):
+        yield {"public": np.zeros((3, 2))}, sizes
     if "public_scores" in wanted:
         yield {}, sizes | {"public_scores": True}
     if "privatize" in names:

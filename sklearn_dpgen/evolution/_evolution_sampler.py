@@ -36,6 +36,7 @@ from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._class_moments import moment_queries, release_moments
 from sklearn_dpgen.persistence._declarations import demand
+from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._normal_laws import denoised_covariances, draw_normals
 from sklearn_dpgen.utils._random import split_random_state
@@ -118,11 +119,11 @@ def start_queries(sampler, facts):
     """Return the queries of the moments that start the population, or None."""
     if sampler.start == "public":
         return None
-    is_own = sampler.interface is sampler.schema is sampler.embedding is None
+    is_own = sampler.interface is sampler.schema is sampler.embedding is sampler.public is None
     if not is_own or (sampler._voting.histogram, sampler.schedule) != ("gaussian", "annealed"):
         raise PublicValueError(
-            "start='moments' needs a domain with its own interface, without an embedding, "
-            "histogram='gaussian' and schedule='annealed'."
+            "start='moments' needs a domain with its own interface, without an embedding or public "
+            "records, histogram='gaussian' and schedule='annealed'."
         )
     is_private = facts.n_classes > 0 and sampler.labels == "private"
     return moment_queries(
@@ -209,12 +210,17 @@ def make_interface(sampler, domain):
     domain : Domain or None
     """
     if sampler.interface is not None:
+        if sampler.public is not None:
+            raise PublicValueError("public must be None if an interface is given.")
         return sampler.interface
     if sampler.schema is not None:
-        return TabularVariation(sampler.schema)
+        rows = sampler.public
+        if rows is not None:
+            rows = TabularEncoder(sampler.schema).fit().transform(rows)
+        return TabularVariation(sampler.schema, public_sampler=rows)
     if domain is None:
         raise PublicValueError("schema or domain must declare the public set of the records.")
-    return EuclideanVariation(domain)
+    return EuclideanVariation(domain, public=sampler.public)
 
 
 def _settings(sampler, facts, dimension):
@@ -270,9 +276,14 @@ class PrivateEvolutionSampler(VotingSampler):
     start : {"public", "moments"}, default="public"
         Source of the first population: ``random`` of the interface, or normal distributions with
         released means and covariances of the classes. Moments are paid from the budget, and need
-        a domain without another interface, Gaussian noise and the annealed schedule.
+        a domain without another interface or ``public``, Gaussian noise and the annealed schedule.
     start_share : float, default=0.2
         Share of the budget for "moments", in the scale in which Gaussian releases add up.
+    public : array-like, data frame or None, default=None
+        Public records in the form of ``X`` of ``fit``, for the interfaces of a schema or a domain:
+        the first population is drawn from them, and variations take their categories from them.
+        They cost nothing, and must not be made from the private records. None draws from the whole
+        schema or domain.
     labels : {"public", "private"} or None, default=None
         Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
         the same class, and the class sizes are public. "private": neighbours differ in a record and
@@ -357,10 +368,10 @@ class PrivateEvolutionSampler(VotingSampler):
         replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
-    :Public: ``n_samples``; names of the columns; those of ``schema``, ``domain``, ``interface`` and
-        ``embedding`` that are given. With labels their set of labels or ``classes``, the class
-        sizes where labels are public, and ``label_proportions``. With ``unit``: numbers of persons,
-        and not those of their rows.
+    :Public: ``n_samples``; names of the columns; those of ``schema``, ``domain``, ``interface``,
+        ``embedding`` and ``public`` that are given. With labels their set of labels or ``classes``,
+        the class sizes where labels are public, and ``label_proportions``. With ``unit``: numbers
+        of persons, and not those of their rows.
     :Bounded by: One vote: in each histogram a record votes for one candidate, whatever the
         candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1. With
         ``start="moments"`` also the declared domain: records outside are moved to it.
@@ -411,13 +422,15 @@ class PrivateEvolutionSampler(VotingSampler):
     3
     """
 
-    _declarations = ("schema", "domain", "interface", "embedding")
+    _declarations = ("schema", "domain", "interface", "embedding", "public")
+    _not_saved: dict = {"public": "A file holds no records."}
     _saved_state: dict = {"interface_": ("EuclideanVariation", "TabularVariation"), "n_iter_": int}
     _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "schema": [Schema, None],
         "interface": [HasMethods(["random", "vary"]), None],
         "start": [StrOptions({"public", "moments"})],
         "start_share": [Interval(Real, 0, 1, closed="neither")],
+        "public": ["array-like", None],
         "n_samples": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, _MOST_STEPS, closed="both")],
         "schedule": [StrOptions({"annealed", "theory"})],
@@ -446,6 +459,7 @@ class PrivateEvolutionSampler(VotingSampler):
         interface: VariationInterface | None = None,
         start: str = "public",
         start_share: float = 0.2,
+        public: ArrayLike | pd.DataFrame | None = None,
         labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
@@ -470,6 +484,7 @@ class PrivateEvolutionSampler(VotingSampler):
         self.interface = interface
         self.start = start
         self.start_share = start_share
+        self.public = public
         self.labels = labels
         self.classes = classes
         self.label_proportions = label_proportions

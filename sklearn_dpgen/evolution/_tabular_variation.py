@@ -12,10 +12,10 @@ from sklearn_dpgen.evolution._variation_interface import (
     choose_columns,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.persistence._declarations import saved
+from sklearn_dpgen.persistence._declarations import Array, saved
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
-from sklearn_dpgen.utils._validation import Integral, Real, Sampler, check_positive
+from sklearn_dpgen.utils._validation import Integral, Real, Sampler, check_array, check_positive
 
 __all__ = ["TabularVariation"]
 
@@ -28,8 +28,9 @@ class TabularVariation:
     ----------
     schema : Schema
         The public declaration of the columns.
-    public_sampler : None, DataFrame, sampler or callable, default=None
-        Source of public records: a frame, whose rows are drawn with replacement; an object
+    public_sampler : None, DataFrame, ndarray, sampler or callable, default=None
+        Source of public records: a frame or an array of encoded rows, as which it is held, whose
+        rows are drawn with replacement; an object
         with ``sample(n, random_state=int)``; or ``public_sampler(n, rng)``. The last two return a
         frame with the columns of the schema. A sampler fitted on private records costs privacy
         that no report of the fit includes. None draws every column independently and uniformly.
@@ -90,7 +91,7 @@ class TabularVariation:
 
     _saved_state = {
         "schema": Schema,
-        "public_sampler": None,
+        "public_sampler": (None, Array("f", 2)),
         "n_columns": int | str,
         "null_probability": float,
         "categorical_weight": float,
@@ -102,6 +103,7 @@ class TabularVariation:
         schema: Schema,
         *,
         public_sampler: pd.DataFrame
+        | np.ndarray
         | Sampler
         | Callable[[int, np.random.Generator], pd.DataFrame]
         | None = None,
@@ -113,13 +115,15 @@ class TabularVariation:
         if not isinstance(schema, Schema):
             raise PublicTypeError(f"schema must be a Schema, got {type(schema).__name__}.")
         self.schema = schema
-        self.public_sampler = _check_public_sampler(public_sampler)
         self.n_columns = _check_n_columns(n_columns)
         self.null_probability = _check_number(null_probability, "null_probability", below=1)
         self.categorical_weight = check_positive(categorical_weight, "categorical_weight")
         self.column_weights = _check_column_weights(column_weights, schema)
         self.encoder = TabularEncoder(schema).fit()
         self.domain = self.encoder.domain_
+        if isinstance(public_sampler, pd.DataFrame) and len(public_sampler):
+            public_sampler = self.encoder.transform(public_sampler)
+        self.public_sampler = _check_public_sampler(public_sampler, self.domain)
         self._columns = {name: _candidate_column(column) for name, column in schema.items()}
         self._blocks = list(zip(schema.blocks.values(), self._columns.values(), strict=True))
 
@@ -134,6 +138,8 @@ class TabularVariation:
         if self.public_sampler is None:
             columns = self._columns.values()
             return np.hstack([column.random(n, rng, self.null_probability) for column in columns])
+        if isinstance(self.public_sampler, np.ndarray):
+            return self.public_sampler[rng.integers(len(self.public_sampler), size=n)]
         frame = _public_records(self.public_sampler, n, rng)
         if not isinstance(frame, pd.DataFrame):
             raise PublicTypeError(
@@ -296,15 +302,15 @@ def _candidate_column(column):
 
 
 def _public_records(sampler, n, rng):
-    if isinstance(sampler, pd.DataFrame):
-        return sampler.iloc[rng.integers(len(sampler), size=n)]
     if hasattr(sampler, "sample"):
         return sampler.sample(n, random_state=int(rng.integers(2**32)))
     return sampler(n, rng)
 
 
-def _check_public_sampler(sampler):
-    if isinstance(sampler, pd.DataFrame) and len(sampler) == 0:
+def _check_public_sampler(sampler, domain):
+    if isinstance(sampler, np.ndarray):
+        return domain.project(check_array(sampler, dtype=np.float64))
+    if isinstance(sampler, pd.DataFrame):
         raise PublicValueError("public_sampler must have at least one row, got none.")
     if sampler is not None and not hasattr(sampler, "sample") and not callable(sampler):
         raise PublicTypeError(

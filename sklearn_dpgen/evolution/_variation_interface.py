@@ -4,11 +4,12 @@ import math
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.domains import Domain, OneHot, Product
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.utils._validation import Integral, check_positive
+from sklearn_dpgen.persistence._declarations import Array, Maybe, saved
+from sklearn_dpgen.utils._validation import Integral, check_array, check_positive
 
 __all__ = [
     "EuclideanVariation",
@@ -71,12 +72,15 @@ class VariationInterface(Protocol):
 
 @saved
 class EuclideanVariation:
-    """Uniform candidates of a domain, varied by Gaussian noise.
+    """Uniform candidates of a domain, or public records, varied by Gaussian noise.
 
     Parameters
     ----------
     domain : Domain
         The public set of the records. One-hot blocks may be among the factors of a product.
+    public : array-like of shape (n_public, n_features) or None, default=None
+        Public records. ``random`` then draws some of them, projected on the domain, and one-hot
+        blocks are drawn anew from them too.
 
     Notes
     -----
@@ -103,14 +107,23 @@ class EuclideanVariation:
     (3, 2)
     """
 
-    _saved_state = {"domain": Domain}
+    _saved_state = {"domain": Domain, "public": Maybe((None, Array("f", 2)))}
 
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain, *, public: ArrayLike | None = None) -> None:
         if not isinstance(domain, Domain):
             raise PublicTypeError(f"domain must be a Domain, got {type(domain).__name__}.")
         self.domain = domain
+        self.public = None
+        if public is not None:
+            public = check_array(public, dtype=np.float64)
+            if public.shape[1] != domain.n_features:
+                raise PublicValueError(
+                    f"public must have {domain.n_features} features, as the domain has, got "
+                    f"{public.shape[1]}."
+                )
+            self.public = domain.project(public)
         blocks = flat_factors(domain)
-        self._one_hot = [(columns, f) for columns, f in blocks if isinstance(f, OneHot)]
+        self._one_hot = [columns for columns, f in blocks if isinstance(f, OneHot)]
         plain = [(columns, f) for columns, f in blocks if not isinstance(f, OneHot)]
         self._features = np.concatenate(
             [np.arange(columns.start, columns.stop) for columns, _ in plain]
@@ -120,7 +133,9 @@ class EuclideanVariation:
         self._scale = diameter / math.sqrt(max(1, len(self._features)))
 
     def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw ``n`` points uniformly from the domain; see :class:`VariationInterface`."""
+        """Draw ``n`` points of the domain, or public ones; see :class:`VariationInterface`."""
+        if self.public is not None:
+            return self.public[rng.integers(len(self.public), size=n)]
         return self.domain.sample(n, rng)
 
     def vary(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
@@ -135,9 +150,10 @@ class EuclideanVariation:
         moved = np.array(X, dtype=np.float64)
         noise = rng.normal(size=(len(moved), len(self._features)))
         moved[:, self._features] += degree * self._scale * noise
-        for columns, factor in self._one_hot:
+        fresh = self.random(len(moved), rng) if self._one_hot else moved
+        for columns in self._one_hot:
             anew = rng.uniform(size=len(moved)) < degree
-            moved[anew, columns] = factor.sample(anew.sum(), rng)
+            moved[anew, columns] = fresh[anew, columns]
         return self.domain.project(moved)
 
     def __repr__(self):

@@ -24,7 +24,7 @@ from sklearn_dpgen.mechanisms._class_sums import (
     ClassSumMechanism,
     ClassSums,
 )
-from sklearn_dpgen.utils._normal_laws import denoised_covariances
+from sklearn_dpgen.utils._normal_laws import PublicMoments, denoised_covariances, shrunk_means
 from sklearn_dpgen.utils._random import ROUNDING, NoiseSource
 from sklearn_dpgen.utils._validation import check_fits, warn_user
 
@@ -62,6 +62,8 @@ class NoisyMoments:
     spreads : ndarray of shape (n_classes,)
         Standard deviation of the noise on off-diagonal entries of a covariance; it is √2 times
         that on the diagonal.
+    mean_spreads : ndarray of shape (n_classes,)
+        About the standard deviation of the error of the entries of a mean.
     counts : ndarray of shape (n_classes,) or None
         Noisy class sizes, at least one half; None if they are public.
     """
@@ -69,6 +71,7 @@ class NoisyMoments:
     means: np.ndarray
     covariances: np.ndarray
     spreads: np.ndarray
+    mean_spreads: np.ndarray
     counts: np.ndarray | None
 
 
@@ -191,10 +194,19 @@ def release_moments(
     traces = np.trace(covariances, axis1=1, axis2=2)
     known = ball.radius**2 * (square - (square_of_mean - noise_of_mean).clip(0))
     gains = (known / traces.clip(1e-300)).clip(1, _LARGEST_GAIN)
+    # The second release corrects the first means, but for the error of the sizes and for what the
+    # projection takes off.
+    missed = 1 - 1 / np.sqrt(gains)
+    if counts is not None:
+        missed = np.hypot(missed, coarse_scale / (coarse.count_weight * sizes))
+    mean_spreads = np.hypot(
+        fine_scale / sizes * radii, ball.radius * coarse_scale / sizes * missed.clip(0, 1)
+    )
     return NoisyMoments(
         ball.project(means + radii[:, None] * first),
         covariances * gains[:, None, None],
         scale * radii**2 * gains,
+        mean_spreads,
         counts,
     )
 
@@ -298,7 +310,11 @@ class MomentPlan:
         return words
 
     def release(
-        self, X: np.ndarray, codes: np.ndarray, noise: NoiseSource
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        noise: NoiseSource,
+        public: PublicMoments | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Release the moments, and remove the effect of noise on covariances.
 
@@ -307,6 +323,8 @@ class MomentPlan:
         X : ndarray of shape (n_samples, d)
         codes : ndarray of int of shape (n_samples,)
         noise : NoiseSource
+        public : PublicMoments or None, default=None
+            Moments of public records, towards which the released ones are shrunk.
 
         Returns
         -------
@@ -325,9 +343,12 @@ class MomentPlan:
         moments = release_moments(
             mechanism.queries, mechanism.noise_scales, release, X, codes, self.sizes
         )
-        covariances = denoised_covariances(moments.covariances, moments.spreads)
+        means, prior = moments.means, None
+        if public is not None:
+            means, prior = shrunk_means(means, moments.mean_spreads, public), public.covariance
+        covariances = denoised_covariances(moments.covariances, moments.spreads, prior)
         sizes = self.sizes if moments.counts is None else moments.counts
-        return moments.means, covariances, sizes
+        return means, covariances, sizes
 
 
 def price_moments(

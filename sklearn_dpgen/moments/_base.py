@@ -9,7 +9,8 @@ from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.persistence._declarations import Array, demand
 from sklearn_dpgen.utils._frames import FramesMixin
-from sklearn_dpgen.utils._labels import LabelSamplerMixin
+from sklearn_dpgen.utils._labels import LabelSamplerMixin, check_labels
+from sklearn_dpgen.utils._normal_laws import PublicMoments
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     Interval,
@@ -30,6 +31,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "means_": Array("f", 2),
         "covariances_": Array("f", 3),
     }
+    _not_saved: dict = {"public": "A file holds no records."}
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
@@ -37,6 +39,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "second_order_weight": [StrOptions({"auto"}), Interval(Real, 1e-3, 1e3, closed="both")],
+        "public": [object],
         "random_state": ["random_state"],
     }
 
@@ -89,8 +92,8 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         ball, width = self._declared_ball(n_features)
         return self._plan(ball, n_samples, n_classes, sizes, width).report
 
-    def _plan(self, ball, n_samples, n_classes, class_sizes, n_features):
-        """Return the plan of a fit in a ball; its details are a MomentPlan and the ball.
+    def _plan(self, ball, n_samples, n_classes, class_sizes, n_features, public=None):
+        """Return the plan of a fit in a ball; its details are a MomentPlan, the ball and `public`.
 
         Parameters
         ----------
@@ -103,6 +106,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             None if the sizes are private.
         n_features : int
             Dimension of a record.
+        public : PublicMoments or None, default=None
         """
         moments = price_moments(
             ball,
@@ -114,14 +118,16 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             delta=self._delta(n_samples),
             weight=self.second_order_weight,
         )
-        relation, public = self._label_terms(n_classes > 0)
+        relation, facts = self._label_terms(n_classes > 0)
+        if self.public is not None:
+            facts.append("public")
         report = moments.report(
             type(self).__name__,
             self._noise_description(),
-            public=("n_samples", "column_names", *self._declared(), *public),
+            public=("n_samples", "column_names", *self._declared(), *facts),
             **relation,
         )
-        return Plan(self._protected(report), (moments, ball))
+        return Plan(self._protected(report), (moments, ball, public))
 
     def _facts(self, n_samples, codes, has_labels, ball):
         """Return the public facts of a fit with or without labels."""
@@ -133,12 +139,32 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             "n_classes": n_classes,
             "class_sizes": np.bincount(codes, minlength=n_classes) if is_public else None,
             "n_features": self.n_features_in_,
+            "public": self._public_moments(ball),
         }
+
+    def _public_moments(self, ball):
+        """Return the moments of the public rows in the ball, or None."""
+        if self.public is None:
+            return None
+        X, y = self.public if isinstance(self.public, tuple) else (self.public, None)
+        X = self._encode_public(X)
+        codes, n_classes = np.zeros(len(X), dtype=np.int64), 1
+        if y is not None:
+            if not hasattr(self, "classes_"):
+                raise PublicValueError("public must have no labels if the records have none.")
+            n_classes = len(self.classes_)
+            codes = check_labels(y, self.classes_, len(X), "public")
+            if len(np.unique(codes)) < n_classes:
+                raise PublicValueError("public must have a row of each class.")
+        X = ball.project(X)
+        means = np.array([X[codes == code].mean(axis=0) for code in range(n_classes)])
+        residuals = X - means[codes]
+        return PublicMoments(means, residuals.T @ residuals / len(X))
 
     def _release(self, plan, records, seed):
         """Return the means, the covariances and the sizes of the classes."""
-        (moments, ball), (X, codes) = plan.details, records
-        return moments.release(X, codes, self._noise_source(seed, X, codes, ball))
+        (moments, ball, public), (X, codes) = plan.details, records
+        return moments.release(X, codes, self._noise_source(seed, X, codes, ball), public)
 
     def _learn(self, plan, released, seed):
         """Set the distributions of the classes, and the proportions of the labels."""

@@ -83,6 +83,10 @@ class MomentImageSampler(BaseMomentSampler):
         Weight of the second moments relative to the first, in units of the radius. A larger one
         puts less noise on covariances and more on means. "auto" is √½, up to which second moments
         are free, if the noise on the covariance of a class exceeds a quarter of its trace; else 2.
+    public : array-like of shape (n_public, n_pixels) or tuple (X, y), default=None
+        Public images of the same shape and range, or with labels that include each class, towards
+        which the released moments are shrunk. They cost nothing, and must not be made from the
+        private images. None uses no public images.
     max_iter : int, default=30
         Steps in which the distribution of the coefficients is fitted to the moments.
     ledger : PrivacyLedger, path or None, default=None
@@ -137,9 +141,10 @@ class MomentImageSampler(BaseMomentSampler):
         replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
-    :Public: ``n_samples``; names of the columns; ``shape`` and ``pixel_range``. With labels their
-        set of labels or ``classes``, the class sizes where labels are public, and
-        ``label_proportions``. With ``unit``: numbers of persons, and not those of their rows.
+    :Public: ``n_samples``; names of the columns; ``shape`` and ``pixel_range``; the images of
+        ``public``. With labels their set of labels or ``classes``, the class sizes where labels are
+        public, and ``label_proportions``. With ``unit``: numbers of persons, and not those of their
+        rows.
     :Bounded by: A public ball of coefficients, around the grey of half the range, that holds all
         images: pixels are clipped to their range, and coefficients outside are moved to the ball.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`, in floating point,
@@ -150,7 +155,8 @@ class MomentImageSampler(BaseMomentSampler):
         ``random_state`` that others know or guess.
     :Proof: :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    The releases are those of :class:`MomentSampler`, for coefficients in the public ball.
+    The releases, and the use of ``public``, are those of :class:`MomentSampler`, for coefficients
+    in the public ball.
 
     Pixels of normal coefficients leave the range, and clipping changes their moments. Here the
     moments after clipping are fitted: in each step the residual of mean and covariance is added to
@@ -202,6 +208,7 @@ class MomentImageSampler(BaseMomentSampler):
         contrast: float = 3.0,
         deformation: float = 0.08,
         second_order_weight: float | str = "auto",
+        public: ArrayLike | tuple | None = None,
         max_iter: int = 30,
         ledger: LedgerLike = None,
         unit: str | None = None,
@@ -220,6 +227,7 @@ class MomentImageSampler(BaseMomentSampler):
         self.contrast = contrast
         self.deformation = deformation
         self.second_order_weight = second_order_weight
+        self.public = public
         self.max_iter = max_iter
         self.ledger = ledger
         self.unit = unit
@@ -300,6 +308,12 @@ class MomentImageSampler(BaseMomentSampler):
         self.loss_curve_ = np.mean([errors for *_, errors in fits], axis=0).tolist()
         self.latent_means_ = as_array(torch.stack([mean for mean, *_ in fits]))
         self.latent_factors_ = as_array(torch.stack([factor for _, factor, _ in fits]))
+
+    def _encode_public(self, X):
+        low, high, shape = check_images(self.shape, self.pixel_range)
+        X = check_array(X, dtype=[np.float64, np.float32])
+        check_width(X, shape, "public")
+        return coefficients(X, self._frequencies(shape)[0], low, high)
 
     def _declared_ball(self, n_features):
         _, _, shape = check_images(self.shape, self.pixel_range)

@@ -69,6 +69,10 @@ class MomentSampler(BaseMomentSampler):
         Weight of the second moments relative to the first, in units of the radius. A larger one
         puts less noise on covariances and more on means. "auto" is √½, up to which second moments
         are free, if the noise on the covariance of a class exceeds a quarter of its trace; else 2.
+    public : array-like, data frame or tuple (X, y), default=None
+        Public records in the form of ``X`` of ``fit``, or with labels that include each class,
+        towards which the released moments are shrunk. They cost nothing, and must not be made from
+        the private records. None uses no public records.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before anything is released. BudgetExceededError is raised if too
         little is left. None charges no ledger.
@@ -111,9 +115,9 @@ class MomentSampler(BaseMomentSampler):
         replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
-    :Public: ``n_samples``; names of the columns; ``schema`` or ``domain``. With labels their set of
-        labels or ``classes``, the class sizes where labels are public, and ``label_proportions``.
-        With ``unit``: numbers of persons, and not those of their rows.
+    :Public: ``n_samples``; names of the columns; ``schema`` or ``domain``; the rows of ``public``.
+        With labels their set of labels or ``classes``, the class sizes where labels are public, and
+        ``label_proportions``. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: A public ball around the declared domain: records outside are moved to it, and the
         residuals about the released means to one of about their size.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`, in floating point,
@@ -134,6 +138,11 @@ class MomentSampler(BaseMomentSampler):
     the spectrum that noise alone explains is removed from the covariance pooled over the classes,
     which has √n_classes times less noise than that of a class, and from the difference of a class
     to it.
+
+    With ``public`` the same moments are released. Means are shrunk towards those of the public
+    records, and the covariance towards a multiple of theirs, by weights that depend on the
+    residuals of the released moments from the public ones: where the public records are wrong, the
+    residuals exceed the noise and are kept.
 
     Examples
     --------
@@ -163,6 +172,7 @@ class MomentSampler(BaseMomentSampler):
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         second_order_weight: float | str = "auto",
+        public: ArrayLike | pd.DataFrame | tuple | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -175,6 +185,7 @@ class MomentSampler(BaseMomentSampler):
         self.classes = classes
         self.label_proportions = label_proportions
         self.second_order_weight = second_order_weight
+        self.public = public
         self.ledger = ledger
         self.unit = unit
         self.random_state = random_state
@@ -211,6 +222,16 @@ class MomentSampler(BaseMomentSampler):
         codes = self._encode_labels(y, len(X))
         facts = self._facts(len(X), codes, y is not None, enclosing_ball(self.domain_))
         return (X, codes), facts
+
+    def _encode_public(self, X):
+        if self.schema is not None:
+            return self.encoder_.transform(X)
+        X = check_array(X, dtype=np.float64)
+        if X.shape[1] != self.n_features_in_:
+            raise PublicValueError(
+                f"public must have {self.n_features_in_} features, as X has, got {X.shape[1]}."
+            )
+        return self.domain_.project(X)
 
     def _declared_ball(self, n_features):
         domain = declared_domain(self, n_features)

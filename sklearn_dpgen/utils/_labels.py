@@ -213,7 +213,7 @@ def distinct_labels(labels, name):
     return found
 
 
-def check_labels(y, classes, n_samples):
+def check_labels(y, classes, n_samples, name="y"):
     """Return the position of each label among the classes, independently of the other labels.
 
     Errors show no label.
@@ -222,11 +222,11 @@ def check_labels(y, classes, n_samples):
     y = pd.Series(y, dtype=object) if isinstance(y, list | tuple) else y
     y = column_or_1d(y).tolist()
     if len(y) != n_samples:
-        raise PublicValueError(f"y must hold {n_samples} labels, one a record, got {len(y)}.")
+        raise PublicValueError(f"{name} must hold {n_samples} labels, one a record, got {len(y)}.")
     codes = {label: code for code, label in enumerate(classes.tolist())}
     found = [_code(codes, label) for label in y]
     if -1 in found:
-        raise PublicValueError("y holds labels that are missing or not among the classes.")
+        raise PublicValueError(f"{name} holds labels that are missing or not among the classes.")
     return np.array(found, dtype=np.int64)
 
 

@@ -1,9 +1,18 @@
 """Normal distributions from noisy moments, as post-processing."""
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from scipy.special import logsumexp
 
-__all__ = ["denoised_covariances", "draw_normals", "mixture_log_densities"]
+__all__ = [
+    "PublicMoments",
+    "denoised_covariances",
+    "draw_normals",
+    "mixture_log_densities",
+    "shrunk_means",
+]
 
 # Smallest variance of a direction.
 _FLOOR = 1e-12
@@ -11,7 +20,92 @@ _FLOOR = 1e-12
 _N_ROUNDS = 30
 
 
-def denoised_covariances(covariances: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True)
+class PublicMoments:
+    """Means and covariance of public records.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_classes, d) or (1, d)
+        Of each class, or of all records if these have no labels.
+    covariance : ndarray of shape (d, d)
+        About the mean of the class, pooled over the classes.
+    """
+
+    means: np.ndarray
+    covariance: np.ndarray
+
+    @cached_property
+    def blocks(self):
+        """Orthonormal columns for each block of directions, by descending variance.
+
+        The blocks end at 4, 8, 16, ... directions, so that the moments of public records can be
+        right in a few coarse directions and wrong in the many fine ones.
+        """
+        vectors = np.linalg.eigh(self.covariance)[1][:, ::-1]
+        edges = 2 ** np.arange(2, 32)
+        return np.split(vectors, edges[edges < len(vectors)], axis=1)
+
+
+def shrunk_means(means: np.ndarray, spreads: np.ndarray, public: PublicMoments) -> np.ndarray:
+    """Return noisy means of classes, shrunk towards those of public records.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_classes, d)
+        With independent normal noise.
+    spreads : ndarray of shape (n_classes,)
+        Standard deviation of the noise on the entries of each mean.
+    public : PublicMoments
+
+    Returns
+    -------
+    ndarray of shape (n_classes, d)
+
+    Notes
+    -----
+    The mean over the classes, weighted by precision, and the differences of the classes from it are
+    shrunk separately, as public records may have another level but the same differences. In a block
+    of k coordinates with noise of standard deviation s, the residual r from the public moments
+    loses the share min(1, (k - 2) s² / ‖r‖²): from three coordinates on, the expected squared error
+    is below that of the noisy means, whatever the public records are [1]_. But to tell classes
+    apart, small differences are worth more than none. So differences lose that share times the
+    coefficient, in [0, 1], of the regression of the noisy differences on the public ones.
+
+    References
+    ----------
+    .. [1] W. James, C. Stein, "Estimation with quadratic loss", 4th Berkeley Symposium, 1961.
+    """
+    if not np.all(spreads > 0):
+        return means
+    precisions = 1 / spreads**2
+    shares = precisions / precisions.sum()
+    residuals = means - public.means
+    level = shares @ residuals
+    differences = (residuals - level) / spreads[:, None]
+    agreement = 0.0
+    if len(public.means) > 1:
+        known = (public.means - shares @ public.means) / spreads[:, None]
+        slope = 1 + (differences * known).sum() / max((known**2).sum(), 1e-300)
+        agreement = min(max(0.0, slope), 1.0)
+    lost = np.zeros_like(means)
+    for block in public.blocks:
+        k = block.shape[1]
+        common, own = level @ block, differences @ block
+        common = common * _lost_share(common * np.sqrt(precisions.sum()), k)
+        own = own * agreement * _lost_share(own, (len(means) - 1) * k)
+        lost += (common + own * spreads[:, None]) @ block.T
+    return means - lost
+
+
+def _lost_share(residual, dimension):
+    """Return the share that a residual with unit noise in a number of dimensions loses."""
+    return min(1.0, max(0, dimension - 2) / max((residual**2).sum(), 1e-300))
+
+
+def denoised_covariances(
+    covariances: np.ndarray, spreads: np.ndarray, prior: np.ndarray | None = None
+) -> np.ndarray:
     """Return the covariances of classes from noisy ones, by shrinkage of their spectra.
 
     Parameters
@@ -20,6 +114,8 @@ def denoised_covariances(covariances: np.ndarray, spreads: np.ndarray) -> np.nda
         Symmetric, with independent normal noise on their entries.
     spreads : ndarray of shape (n_classes,)
         Standard deviation of the noise off the diagonal; on it the noise has √2 times that.
+    prior : ndarray of shape (d, d) or None, default=None
+        Covariance of public records.
 
     Returns
     -------
@@ -35,6 +131,11 @@ def denoised_covariances(covariances: np.ndarray, spreads: np.ndarray) -> np.nda
     directions: in the basis of the pooled eigenvectors, with eigenvalues v, entries have the prior
     N(0, κ v_i v_j), with κ fitted to them.
 
+    With a prior, the eigenvalues that are kept are those of the residual of the pooled covariance
+    from a multiple of the prior. The multiple is found by regression on the prior without its
+    trace, so a prior of another shape than the records have gets a multiple near zero, with the
+    error of a single noisy entry. The trace of the multiple is at most that of the covariance.
+
     References
     ----------
     .. [1] M. Gavish, D. Donoho, "Optimal shrinkage of singular values", IEEE Transactions on
@@ -44,7 +145,8 @@ def denoised_covariances(covariances: np.ndarray, spreads: np.ndarray) -> np.nda
         return np.array([_positive(own, _FLOOR) for own in covariances])
     precisions = 1 / spreads**2
     spread = 1 / np.sqrt(precisions.sum())
-    pooled = _spiked(np.einsum("k,kij->ij", precisions * spread**2, covariances), spread)
+    pooled = np.einsum("k,kij->ij", precisions * spread**2, covariances)
+    pooled = _spiked(pooled, spread) if prior is None else _near(pooled, spread, prior)
     values, vectors = np.linalg.eigh(pooled)
     # The largest eigenvalue of the noise alone is about four times this.
     floor = min(np.sqrt(len(pooled)) * spread / 2, values[0])
@@ -73,6 +175,21 @@ def _spiked(matrix, spread):
     n_rest = np.sum(np.linalg.eigvalsh(matrix) <= 2 * np.sqrt(len(matrix)) * spread)
     rest = (np.trace(matrix) - np.trace(outstanding)) / max(1, n_rest)
     return _positive(outstanding, max(_FLOOR, rest))
+
+
+def _near(matrix, spread, prior):
+    """Return a covariance near a multiple of a prior, with the residuals above the noise.
+
+    Its smallest eigenvalues are raised to one level, so that the trace is that of the matrix.
+    """
+    shape = prior - np.trace(prior) / len(prior) * np.eye(len(prior))
+    share = (matrix * shape).sum() / max((shape**2).sum(), 1e-300)
+    share = min(max(0.0, share), max(0.0, np.trace(matrix)) / max(np.trace(prior), 1e-300))
+    law = share * prior + _outstanding(matrix - share * prior, spread)
+    values = np.linalg.eigvalsh(law)
+    larger = values.sum() - np.cumsum(values)
+    levels = (np.trace(matrix) - larger) / np.arange(1, len(values) + 1)
+    return _positive(law, max(_FLOOR, levels.min()))
 
 
 def _shrunk(matrix, scales, spread):

@@ -51,6 +51,7 @@ WIDE = Schema(
 TABLE = [*NAMES, "e"]
 BOX = Box(0, 1, n_features=2)
 RICH = {"epsilon": 30.0, "delta": 1e-4}
+PUBLIC = BOX.sample(200, np.random.default_rng(5))
 # What "auto" is computed from moves it only where records exceed the noise.
 TRAINING = Training(max_iter=2, device="cpu")
 
@@ -333,6 +334,9 @@ AUTO = {
     "auto: evolution from moments": Replayed(
         PrivateEvolutionSampler(domain=BOX, start="moments", device="cpu", **RICH), _alone, n=500
     ),
+    "auto: evolution from public records": Replayed(
+        PrivateEvolutionSampler(domain=BOX, public=PUBLIC, device="cpu", **RICH), _alone, n=500
+    ),
     "auto: evolution, certified": Replayed(
         PrivateEvolutionSampler(domain=BOX, noise="certified", device="cpu", **RICH), _alone, n=500
     ),
@@ -349,6 +353,11 @@ AUTO = {
     ),
     "auto: moments of private classes": Replayed(
         MomentSampler(domain=BOX, labels="private", classes=[0, 1]), _with_sides, private="sides"
+    ),
+    "auto: moments beside public records": Replayed(
+        MomentSampler(domain=BOX, labels="private", classes=[0, 1], public=PUBLIC),
+        _with_sides,
+        private="sides",
     ),
     "auto: images of private classes": Replayed(
         MomentImageSampler(

@@ -322,6 +322,7 @@ class AnyImages(MomentImageSampler):
     pixel_range = (-1000.0, 1000.0)
     labels, classes, label_proportions = "public", None, None
     n_frequencies, contrast, deformation, second_order_weight = 3, 2.0, 0.05, "auto"
+    public = None
     max_iter, device, verbose = 2, "cpu", 0
     _width = 1
 

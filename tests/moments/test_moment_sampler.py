@@ -44,7 +44,7 @@ class Small:
     _parameter_constraints = {"epsilon": [float], "random_state": ["random_state"]}
     delta, domain, schema = 1e-5, staticmethod(partial(Box, -1000, 1000)), None
     classes, label_proportions, labels = None, None, "public"
-    second_order_weight = 1.5
+    second_order_weight, public = 1.5, None
 
 
 class PrivateLabels(ClassesOfY, Small, MomentSampler):
