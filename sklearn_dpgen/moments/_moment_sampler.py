@@ -139,10 +139,11 @@ class MomentSampler(BaseMomentSampler):
     which has √n_classes times less noise than that of a class, and from the difference of a class
     to it.
 
-    With ``public`` the same moments are released. Means are shrunk towards those of the public
-    records, and the covariance towards a multiple of theirs, by weights that depend on the
-    residuals of the released moments from the public ones: where the public records are wrong, the
-    residuals exceed the noise and are kept.
+    With ``public`` the same moments are released. With public labels, the differences of the means
+    of classes are shrunk towards those of the public records; without classes, the mean is. The
+    covariance is shrunk towards a multiple of theirs. The weights depend on the residuals of the
+    released moments from the public ones: where the public records are wrong, the residuals exceed
+    the noise and are kept.
 
     Examples
     --------

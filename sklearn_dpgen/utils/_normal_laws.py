@@ -64,38 +64,35 @@ def shrunk_means(means: np.ndarray, spreads: np.ndarray, public: PublicMoments) 
 
     Notes
     -----
-    The mean over the classes, weighted by precision, and the differences of the classes from it are
-    shrunk separately, as public records may have another level but the same differences. In a block
-    of k coordinates with noise of standard deviation s, the residual r from the public moments
-    loses the share min(1, (k - 2) s² / ‖r‖²): from three coordinates on, the expected squared error
-    is below that of the noisy means, whatever the public records are [1]_. But to tell classes
-    apart, small differences are worth more than none. So differences lose that share times the
+    Of a single class the mean is shrunk; of several, their differences from the mean over the
+    classes, weighted by precision, as the public records may have another level. Without public
+    labels, the means of several classes are kept. In a block of k coordinates with noise of
+    standard deviation s, the residual r from the public moments loses the share
+    min(1, (k - 2) s² / ‖r‖²): from three coordinates on, the expected squared error is below that
+    of the noisy means, whatever the public records are [1]_. But to tell classes apart, noisy
+    differences are worth more than none. So of several classes it loses that share times the
     coefficient, in [0, 1], of the regression of the noisy differences on the public ones.
 
     References
     ----------
     .. [1] W. James, C. Stein, "Estimation with quadratic loss", 4th Berkeley Symposium, 1961.
     """
-    if not np.all(spreads > 0):
+    n_classes = len(means)
+    if not np.all(spreads > 0) or len(public.means) < n_classes:
         return means
-    precisions = 1 / spreads**2
-    shares = precisions / precisions.sum()
-    residuals = means - public.means
-    level = shares @ residuals
-    differences = (residuals - level) / spreads[:, None]
-    agreement = 0.0
-    if len(public.means) > 1:
+    residuals, agreement = (means - public.means) / spreads[:, None], 1.0
+    if n_classes > 1:
+        shares = spreads**-2 / (spreads**-2).sum()
         known = (public.means - shares @ public.means) / spreads[:, None]
-        slope = 1 + (differences * known).sum() / max((known**2).sum(), 1e-300)
+        residuals = (means - shares @ means) / spreads[:, None] - known
+        slope = 1 + (residuals * known).sum() / max((known**2).sum(), 1e-300)
         agreement = min(max(0.0, slope), 1.0)
     lost = np.zeros_like(means)
     for block in public.blocks:
-        k = block.shape[1]
-        common, own = level @ block, differences @ block
-        common = common * _lost_share(common * np.sqrt(precisions.sum()), k)
-        own = own * agreement * _lost_share(own, (len(means) - 1) * k)
-        lost += (common + own * spreads[:, None]) @ block.T
-    return means - lost
+        own = residuals @ block
+        dimension = max(1, n_classes - 1) * block.shape[1]
+        lost += agreement * _lost_share(own, dimension) * own @ block.T
+    return means - lost * spreads[:, None]
 
 
 def _lost_share(residual, dimension):
