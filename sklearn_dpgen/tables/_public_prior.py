@@ -31,8 +31,9 @@ _MOST = 0.99
 _FEW_ROWS = 100
 # Groups of each column in the two-way marginals that compare sampling error with dependence.
 _GROUPS = 6
-# Weights keep at least this share of the effective number of rows, and 1000 rows if there are any.
-_LEAST_SHARE, _LEAST_ROWS = 0.2, 1000
+# Weights keep at least this share of the effective number of rows: shares that they do not attain
+# are fitted by the chain, which costs less dependence.
+_LEAST_SHARE = 0.7
 # Prior variances of the logits of shares, from the weakest penalty on.
 _PENALTIES = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
 # The prior of full agreement counts as so many units of squared noise, and as so many standard
@@ -70,9 +71,8 @@ def tilted_weights(codes, weights, shares, variances):
 
         log Σ_i w_i exp(Σ_j θ_j(x_ij)) - Σ_j ⟨θ_j, s_j⟩ + Σ_j ⟨v_j + c s_j, θ_j²⟩ / 2.
 
-    The least c of a fixed list is taken for which the effective number of rows stays above a fifth
-    of what it was, and above 1000 rows if there were so many. Columns whose shares are then not
-    attained are fitted by the chain.
+    The least c of a fixed list is taken for which the effective number of rows stays above seven
+    tenths of what it was. Columns whose shares are then not attained are fitted by the chain.
     """
     sizes = [len(s) for s in shares]
     starts, known = np.cumsum([0, *sizes[:-1]]), codes >= 0
@@ -96,7 +96,7 @@ def tilted_weights(codes, weights, shares, variances):
         return value, mass[:-1] - wanted + ridge * theta
 
     n_rows = _n_effective(np.exp(base))
-    least = max(_LEAST_SHARE * n_rows, min(0.9 * n_rows, _LEAST_ROWS))
+    least = _LEAST_SHARE * n_rows
     for penalty in _PENALTIES:
         ridge = noise + penalty * np.maximum(target, 1e-3)
         found = minimize(
