@@ -141,9 +141,10 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         "certified" rounds counts and scores to a fine grid and adds exact discrete noise: see
         :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
     public : PublicTable, data frame, path or None, default=None
-        A public table with some of the columns, as the prior of the fit: see :ref:`public_tables`
-        and :class:`~sklearn_dpgen.preprocessing.PublicTable`. It is not protected, and must not be
-        made from the private records, except by releases that are paid for.
+        A public table with some of the columns, as the prior of the fit: see
+        :ref:`prior_of_public_tables` and :class:`~sklearn_dpgen.preprocessing.PublicTable`. It is
+        not protected, and must not be made from the private records, except by releases that are
+        paid for.
 
     Attributes
     ----------
@@ -189,8 +190,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         records is not public. With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``, unless records are added or removed; names of the columns; ``schema``,
         ``n_bins``, ``marginals``, ``target``, ``workload``, ``constraints``, ``max_rows`` and the
-        rows of ``public``. With
-        ``unit``: numbers of persons, and not those of their rows.
+        rows of ``public``. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: The declared schema: a record has one category in each column, and so adds one to
         one cell of each table. The rows of a person together count once, or ``max_rows`` times.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
