@@ -184,6 +184,7 @@ class Caveat(_Term):
     PERSONS_COUNT_ONCE = "persons_count_once"
     ROWS_COUNT = "rows_count"
     MOST_RECORDS = "most_records"
+    PUBLIC_TABLES = "public_tables"
 
 
 # Caveats that state a number, and the field with it.

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import textwrap
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -10,7 +11,7 @@ from typing import Any
 
 from sklearn_dpgen._version import __version__
 from sklearn_dpgen.accounting._attack_risk import AttackRisk
-from sklearn_dpgen.accounting._guarantee import Bound, Event, Guarantee, as_number
+from sklearn_dpgen.accounting._guarantee import Bound, Caveat, Event, Guarantee, as_number
 from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.accounting._wording import events_text, relation_text, report_rows
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
@@ -23,6 +24,7 @@ __all__ = ["PrivacyReport"]
 
 _DISTRIBUTIONS = ("numpy", "scipy", "torch", "dp-accounting")
 _TEXT_WIDTH = 100
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 # A look-up takes longer than a small fit.
@@ -70,10 +72,14 @@ class PrivacyReport(Guarantee):
         noise is drawn in floating point: 2**-36 for each value and for each score that a selection
         compares. 0 for certified noise and without noise; None if they are not counted. The
         guarantee then holds with (1 + exp(epsilon)) times as much added to ``delta``.
+    public_tables : dict of str to str
+        SHA-256 of each public table that the fit used, in 64 hexadecimal digits, by the name of
+        its parameter. They add the caveat that the tables are not protected.
     ledger : dict
         For a fit that charged a ledger: the name of its ``"dataset"``, the number of the
         ``"charge"``, and the ``"epsilon"`` of all charges together at the ``"delta"`` of the cap,
-        at the time of the charge. Empty in a plan; ignored by equality of reports.
+        at the time of the charge. If public tables are recorded there as releases, the numbers of
+        their charges by name, ``"public_tables"``. Empty in a plan; ignored by equality of reports.
     """
 
     noise_scale: float | dict[str, float] | None = None
@@ -85,6 +91,7 @@ class PrivacyReport(Guarantee):
     split: dict[str, float] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
     rounding: float | None = None
+    public_tables: dict[str, str] = field(default_factory=dict)
     ledger: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self):
@@ -105,8 +112,12 @@ class PrivacyReport(Guarantee):
             versions=dict(self.versions),
             precision=dict(self.precision),
             split={name: as_number(part, f"split[{name}]") for name, part in self.split.items()},
-            ledger=_checked_ledger(self.ledger),
+            public_tables=_checked_tables(self.public_tables),
+            ledger=_checked_ledger(self.ledger, self.public_tables),
         )
+        if self.public_tables:
+            caveats = dict.fromkeys([*self.caveats, Caveat.PUBLIC_TABLES])
+            set_fields(self, caveats=tuple(caveats))
 
     @property
     def is_seeded(self) -> bool:
@@ -198,22 +209,44 @@ class PrivacyReport(Guarantee):
         return AttackRisk(self.profile() if known else None, unit=self.unit)
 
 
-def _checked_ledger(ledger):
-    """Return a checked ledger entry of a report: empty, or with its four keys."""
+def _checked_tables(tables):
+    """Return the checked hashes of public tables by name."""
+    for name, sha256 in tables.items():
+        if not isinstance(name, str) or not isinstance(sha256, str):
+            raise PublicTypeError("public_tables must map names to texts.")
+        if not _SHA256.fullmatch(sha256):
+            raise PublicValueError(
+                f"public_tables must hold 64 lower-case hexadecimal digits for {name!r}, got "
+                f"{sha256!r}."
+            )
+    return dict(tables)
+
+
+def _checked_ledger(ledger, public_tables):
+    """Return a checked ledger entry of a report: empty, or with its keys."""
     if not ledger:
         return {}
-    if set(ledger) != {"dataset", "charge", "epsilon", "delta"}:
+    if set(ledger) - {"public_tables"} != {"dataset", "charge", "epsilon", "delta"}:
         raise PublicValueError(
             f"ledger must have a dataset, charge, epsilon and delta, got {[*ledger]}."
         )
     if not isinstance(ledger["dataset"], str):
         raise PublicTypeError("dataset of ledger must be a str.")
-    return {
+    checked = {
         "dataset": ledger["dataset"],
         "charge": check_count(ledger["charge"], "charge of ledger"),
         "epsilon": as_number(ledger["epsilon"], "epsilon of ledger"),
         "delta": as_number(ledger["delta"], "delta of ledger"),
     }
+    if releases := ledger.get("public_tables"):
+        if not set(releases) <= set(public_tables):
+            raise PublicValueError(
+                f"public_tables of ledger must be among {[*public_tables]}, got {[*releases]}."
+            )
+        checked["public_tables"] = {
+            name: check_count(number, "charge of a release") for name, number in releases.items()
+        }
+    return checked
 
 
 def _plain(value):

@@ -40,6 +40,7 @@ __all__ = [
     "events_text",
     "ledger_text",
     "number_words",
+    "public_tables_text",
     "public_texts",
     "relation_text",
     "report_rows",
@@ -211,6 +212,11 @@ _CAVEATS: dict[str, str] = {
         "larger, each counts {max_rows}/m."
     ),
     Caveat.MOST_RECORDS: "Scores are computed exactly enough for at most {max_records} records.",
+    Caveat.PUBLIC_TABLES: (
+        "Public tables are not protected. The guarantee holds only if they were not made from the "
+        "private records, or only by releases that are paid for: the cost of these is not part of "
+        "epsilon, and adds to it."
+    ),
 }
 _PROFILES = {
     GaussianProfile: "Gaussian mechanism",
@@ -351,6 +357,18 @@ def caveat_texts(guarantee: Guarantee) -> list[str]:
     return [_CAVEATS[caveat].format(**numbers) for caveat in guarantee.caveats]
 
 
+def public_tables_text(report) -> str:
+    """Return the name, the hash and the standing of each public table of a PrivacyReport."""
+    releases = report.ledger.get("public_tables", {})
+    standing = {
+        name: f"release of charge {number} of the ledger" for name, number in releases.items()
+    }
+    return "; ".join(
+        f"{name} (SHA-256 {sha256}): {standing.get(name, 'claimed to be public')}"
+        for name, sha256 in report.public_tables.items()
+    )
+
+
 def ledger_text(ledger: dict) -> str:
     """Return the text of a report on the ledger that was charged."""
     return (
@@ -366,6 +384,8 @@ def report_rows(report) -> Iterator[tuple[str, str]]:
         yield "unit", f"all rows with one value in column {report.unit!r}"
     if report.public:
         yield "public", ", ".join(public_texts(report))
+    if report.public_tables:
+        yield "public tables", public_tables_text(report)
     source = bounds_text(report)
     if report.sensitivity is not None:
         yield "sensitivity", f"{report.sensitivity:.6g}{f' ({source})' if source else ''}"

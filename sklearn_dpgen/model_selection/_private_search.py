@@ -544,6 +544,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             max_rows=one.max_rows,
             max_records=one.max_records,
             public=tuple(public),
+            public_tables=one.public_tables,
             noise_multiplier=0.0 if run is None else 1 / run.mu,
             noise_source=self._noise_description(),
             # The limits of a fit are limits of the best one too.

@@ -19,6 +19,7 @@ from sklearn_dpgen.accounting._wording import (
     accountant_text,
     caveat_texts,
     ledger_text,
+    public_tables_text,
     public_texts,
     relation_text,
 )
@@ -37,7 +38,7 @@ __all__ = ["ModelCard", "model_card", "verify_model_card"]
 
 _FORMAT = {"name": "sklearn_dpgen model card", "version": 1}
 # They could show a seed, a ledger or a machine, or say nothing about the model.
-_NOT_SHOWN = frozenset(["random_state", "ledger", "device", "n_jobs", "store", "verbose"])
+_NOT_SHOWN = frozenset(["random_state", "ledger", "device", "n_jobs", "public", "store", "verbose"])
 _LIMITS = (
     "The guarantee holds for the neighbouring relation that is stated, and for no other. Unless a "
     "unit is named, each of several records of one person is protected by itself.",
@@ -635,6 +636,10 @@ def _guarantee_rows(privacy, risk):
             "each record by itself" if unit is None else f"all rows with one value in {unit}",
         ),
         ("public", ", ".join(public_texts(report)) or "nothing"),
+    ]
+    if report.public_tables:
+        rows.append(("public tables", public_tables_text(report)))
+    rows += [
         ("noise", privacy["noise_source"]),
         ("accountant", accountant_text(report, grid=report.discretization)),
     ]

@@ -14,6 +14,9 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.utils._random import noise_source
 
+ONE, OTHER = "0123456789abcdef" * 4, "f" * 64
+LEDGER = {"dataset": "a", "charge": 2, "epsilon": 1.0, "delta": 1e-6}
+
 
 @pytest.fixture
 def report():
@@ -136,6 +139,12 @@ def test_versions_are_filled_in():
         ({"batches": [(0, 4)]}, ValueError, "batch"),
         ({"noise_scale": {"age": -1.0}}, ValueError, r"noise_scale\[age\]"),
         ({"noise_multiplier": math.nan}, ValueError, "noise_multiplier"),
+        ({"public_tables": {"public": 1}}, TypeError, "public_tables"),
+        ({"public_tables": {1: "0" * 64}}, TypeError, "public_tables"),
+        ({"public_tables": {"public": "0" * 63}}, ValueError, "public_tables"),
+        ({"public_tables": {"public": "F" * 64}}, ValueError, "public_tables"),
+        ({"public_tables": {"public": "0" * 64 + "\n"}}, ValueError, "public_tables"),
+        ({"ledger": LEDGER | {"public_tables": {"public": 1}}}, ValueError, "public_tables"),
     ],
 )
 def test_bad_fields(arguments, error, name):
@@ -146,3 +155,56 @@ def test_bad_fields(arguments, error, name):
 def test_construction_is_by_keyword():
     with pytest.raises(TypeError):
         PrivacyReport("m", 1.0, 0.0)
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def test_public_tables_are_stated(report):
+    public = dataclasses.replace(report, public_tables={"public": ONE})
+    for again in (
+        PrivacyReport.from_dict(public.to_dict()),
+        PrivacyReport.from_dict(json.loads(public.to_json())),
+        pickle.loads(pickle.dumps(public)),
+        dataclasses.replace(public),
+    ):
+        assert again == public
+        assert again.public_tables == {"public": ONE}
+        assert again.caveats == (*report.caveats, "public_tables")
+    text = words(public.to_text())
+    assert f"public (SHA-256 {ONE}): claimed to be public" in text
+    assert "only if they were not made from the private records" in text
+    assert ONE in public._repr_html_()
+    # Negative twins: another table is another report, and none is not stated.
+    assert public != dataclasses.replace(report, public_tables={"public": OTHER})
+    assert public != dataclasses.replace(report, public_tables={"start": ONE})
+    assert public != report
+    assert "public tables" not in words(report.to_text())
+
+
+def test_a_public_table_may_be_a_release_of_the_ledger(report):
+    tables = {"public": ONE, "start": OTHER}
+    ledger = LEDGER | {"public_tables": {"public": 1}}
+    paid = dataclasses.replace(report, public_tables=tables, ledger=ledger)
+    again = PrivacyReport.from_dict(json.loads(paid.to_json()))
+    assert again.ledger == paid.ledger == ledger
+    text = words(paid.to_text())
+    assert f"public (SHA-256 {ONE}): release of charge 1 of the ledger" in text
+    assert f"start (SHA-256 {OTHER}): claimed to be public" in text
+    # As the charge itself, it is no part of a plan.
+    assert paid == dataclasses.replace(report, public_tables=tables)
+
+
+def test_reports_of_earlier_versions_have_no_public_tables(report):
+    content = report.to_dict()
+    del content["public_tables"]
+    assert PrivacyReport.from_dict(content) == report
+
+
+def test_public_tables_are_those_that_were_given():
+    tables = {"public": ONE}
+    report = PrivacyReport(name="m", events=(), epsilon=1, delta=0, public_tables=tables)
+    tables["public"] = OTHER
+    report.to_dict()["public_tables"]["public"] = OTHER
+    assert report.public_tables == {"public": ONE}

@@ -1,5 +1,7 @@
 """A card states public facts alone, and what is changed in it, in the file or in the key shows."""
 
+import copy
+import dataclasses
 import hashlib
 import json
 import re
@@ -116,6 +118,22 @@ def test_whatever_is_changed_in_a_card_is_refused(card):
     more = content | {"signature": content["signature"] | {"signed_by": "somebody else"}}
     with pytest.raises(ValueError, match="names another"):
         verify_model_card(more, key)
+
+
+def test_public_tables_are_stated_and_signed(fitted, model):
+    digest, estimator = "0123456789abcdef" * 4, copy.copy(fitted)
+    estimator.privacy_ = dataclasses.replace(fitted.privacy_, public_tables={"public": digest})
+    card = model_card(estimator, file=model, signing_key=KEY)
+    content = verify_model_card(card, KEY.public_key(), file=model).to_dict()
+    for text in (card.to_markdown(), card.to_html()):
+        assert f"public (SHA-256 {digest}): claimed to be public" in text
+        assert "only if they were not made from the private records" in text
+    tables = ("privacy", "public_tables", "public")
+    assert tables in list(leaves(content))
+    with pytest.raises(ValueError, match="changed since"):
+        verify_model_card(changed(card.to_dict(), tables), KEY.public_key())
+    # Negative twin: the card of a fit without a public table.
+    assert "public tables" not in model_card(fitted).to_markdown()
 
 
 def test_what_is_added_left_out_or_moved_is_refused(card):
