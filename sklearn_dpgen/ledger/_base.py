@@ -280,12 +280,20 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         if self.ledger is None or max(report.epsilon, report.delta) == 0:
             return {}
         ledger = open_ledger(self.ledger)
+        # A public table may be a release of an earlier charge.
+        released = ledger.recorded_releases() if report.public_tables else {}
+        tables = {
+            name: released[sha256]
+            for name, sha256 in report.public_tables.items()
+            if sha256 in released
+        }
         number = ledger.reserve(report, what=type(self).__name__)
         return {
             "dataset": ledger.dataset,
             "charge": number,
             "epsilon": ledger.spent(),
             "delta": ledger.delta,
+            **({"public_tables": tables} if tables else {}),
         }
 
     def _warn_of_score(self):

@@ -1,6 +1,7 @@
 """PrivacyLedger: a privacy budget over several fits, in one file that each fit charges."""
 
 import getpass
+import hashlib
 import json
 import math
 import os
@@ -10,10 +11,20 @@ from datetime import UTC, datetime
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._composition import DominatingCost
-from sklearn_dpgen.exceptions import BudgetExceededError, PublicTypeError, PublicValueError
-from sklearn_dpgen.ledger._ledger_file import LedgerFile, last_number
+from sklearn_dpgen.exceptions import (
+    BudgetExceededError,
+    PublicFileNotFoundError,
+    PublicTypeError,
+    PublicValueError,
+)
+from sklearn_dpgen.ledger._ledger_file import (
+    LedgerFile,
+    add_release,
+    last_number,
+    read_releases,
+)
 from sklearn_dpgen.ledger._ledger_report import FILTERS, Charge, LedgerReport
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon
+from sklearn_dpgen.utils._validation import check_count, check_delta, check_epsilon
 
 __all__ = ["LedgerLike", "PrivacyLedger", "check_affordable", "ledger_faults", "open_ledger"]
 
@@ -349,6 +360,64 @@ class PrivacyLedger:
             return self._filter.whole_fit(delta)
         return self._filter.largest_fit(self._filter.cap - amount, delta)
 
+    def record_release(self, path: "str | os.PathLike", *, charge: int) -> str:
+        """Record that a file was released by a charged fit; it costs nothing.
+
+        A later fit of the same ledger may use the file as its public table: all charges together
+        cover both, which the report of that fit states. The ledger cannot verify that the file was
+        made from the releases of the charge alone, such as a table that its estimator sampled.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which is recorded by its SHA-256.
+        charge : int
+            Number of the charge, from ``privacy_.ledger["charge"]``.
+
+        Returns
+        -------
+        str
+            The SHA-256 in hexadecimal digits. A file that is recorded already stays so.
+
+        Raises
+        ------
+        PublicValueError
+            There is no such charge, or the file is recorded for another one.
+        PublicOSError
+            The file is missing; or the ledger is read-only, locked or missing.
+        """
+        charge = check_count(charge, "charge")
+        try:
+            with open(path, "rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            raise PublicFileNotFoundError(f"path must be a released file, got {path}.") from None
+        with self._file.writing() as db:
+            # Refuses another or a damaged ledger, as a charge does.
+            self._totals(db)
+            if charge > last_number(db):
+                raise PublicValueError(
+                    f"charge must be that of a fit, at most {last_number(db)}, got {charge}."
+                )
+            recorded = read_releases(db).get(sha256)
+            if recorded not in (None, charge):
+                raise PublicValueError(
+                    f"charge must be {recorded}, for which the file is recorded, got {charge}."
+                )
+            if recorded is None:
+                add_release(db, sha256, charge, _now())
+        return sha256
+
+    def recorded_releases(self) -> dict[str, int]:
+        """Return the numbers of the charges of all recorded releases, by SHA-256.
+
+        Returns
+        -------
+        dict of str to int
+        """
+        with self._file.reading() as db:
+            return read_releases(db)
+
     def report(self) -> LedgerReport:
         """Return all charges with their totals.
 
@@ -362,6 +431,7 @@ class PrivacyLedger:
             charges=tuple(self._charges()),
             spent=self.spent(),
             remaining=self.remaining(),
+            releases=self.recorded_releases(),
         )
 
     def _charges(self) -> Sequence[Charge]:
@@ -496,7 +566,12 @@ def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
         ]
         columns = "id, total_amount, total_delta"
         rows = db.execute(f"SELECT {columns} FROM charges ORDER BY id").fetchall()
-        n_booked = last_number(db)
+        n_booked, released = last_number(db), read_releases(db)
+    faults += [
+        f"A release of charge {number} is recorded, which was never made."
+        for number in released.values()
+        if not 1 <= number <= n_booked
+    ]
     if [number for number, *_ in rows] != list(range(1, n_booked + 1)):
         faults.append(f"Charges are missing: {n_booked} were made, and {len(rows)} are left.")
     total, pure = (0.0, 0.0), 0.0

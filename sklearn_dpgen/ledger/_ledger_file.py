@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicOSError, PublicValueError
 
-__all__ = ["LedgerFile", "last_number"]
+__all__ = ["LedgerFile", "add_release", "last_number", "read_releases"]
 
 # "dpgl", and the version of the tables.
 _APPLICATION_ID, _VERSION = 0x6470676C, 1
@@ -23,6 +23,12 @@ CREATE TABLE charges (
     what TEXT NOT NULL, amount REAL NOT NULL, delta REAL NOT NULL,
     total_amount REAL NOT NULL, total_delta REAL NOT NULL, report TEXT NOT NULL
 ) STRICT;
+"""
+# Made when the first release is recorded: a file without it has none, whatever version wrote it.
+_RELEASES = """
+CREATE TABLE IF NOT EXISTS releases (
+    sha256 TEXT PRIMARY KEY, charge INTEGER NOT NULL, time TEXT NOT NULL
+) STRICT
 """
 
 
@@ -164,6 +170,19 @@ def last_number(db: sqlite3.Connection) -> int:
     """Return the number of the last charge, even if its row was deleted."""
     row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charges'").fetchone()
     return 0 if row is None else row[0]
+
+
+def read_releases(db: sqlite3.Connection) -> dict[str, int]:
+    """Return the numbers of the charges of all recorded releases, by SHA-256."""
+    if not db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'releases'").fetchone()[0]:
+        return {}
+    return dict(db.execute("SELECT sha256, charge FROM releases ORDER BY charge, sha256"))
+
+
+def add_release(db: sqlite3.Connection, sha256: str, charge: int, time: str) -> None:
+    """Record a release that is not yet recorded."""
+    db.execute(_RELEASES)
+    db.execute("INSERT INTO releases VALUES (?, ?, ?)", (sha256, charge, time))
 
 
 def _pragma(db, name):

@@ -7,7 +7,7 @@ converted to a cap on amounts of one kind, which add up under adaptive choices.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -222,6 +222,8 @@ class LedgerReport:
         ε of the charges by the filter, at the δ of the cap; it holds for adaptive choices.
     remaining : float
         ε of the largest Gaussian fit that is left, at the δ of the cap.
+    releases : dict of str to int
+        The numbers of the charges of recorded releases, by SHA-256.
     """
 
     dataset: str
@@ -229,6 +231,7 @@ class LedgerReport:
     charges: tuple[Charge, ...]
     spent: float
     remaining: float
+    releases: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def composed(self) -> float:
@@ -310,6 +313,8 @@ class LedgerReport:
             yield "largest pure fit that is left", f"epsilon {cap.epsilon - self.pure:.4g}"
         for relation in dict.fromkeys(charge.report.neighbouring for charge in self.charges):
             yield "neighbours", relation
+        for sha256, number in self.releases.items():
+            yield f"released file of charge {number}", f"SHA-256 {sha256}"
 
 
 def _words(value):

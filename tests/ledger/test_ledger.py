@@ -1,6 +1,7 @@
 """The file of a ledger: what it books, refuses, keeps and shows."""
 
 import copy
+import hashlib
 import os
 import pickle
 import shutil
@@ -521,3 +522,97 @@ def test_a_fit_whose_epsilon_is_0_is_booked_where_delta_pays_for_it(ledger, path
     # Public records alone cost nothing, and are not booked.
     Told(PrivacyReport(name="public", events=(), epsilon=0.0, delta=0.0), ledger=ledger).fit()
     assert rows(path) == ["Told"]
+
+
+def write(path, content=b"age,sex\n31,f\n"):
+    path.write_bytes(content)
+    return path, hashlib.sha256(content).hexdigest()
+
+
+def test_a_released_file_is_recorded_with_its_charge(ledger, path, tmp_path):
+    for _ in range(2):
+        ledger.reserve(gaussian_plan(0.1), what="fit")
+    assert ledger.recorded_releases() == {}
+    before, charged = ledger.spent(), rows(path, "*")
+    (one, sha256), (other, second) = write(tmp_path / "1.csv"), write(tmp_path / "2.csv", b"b\n")
+    assert ledger.record_release(one, charge=2) == sha256
+    # In any order, and again.
+    ledger.record_release(str(other), charge=1)
+    ledger.record_release(one, charge=2)
+    copied = pickle.loads(pickle.dumps(ledger))
+    for each in (ledger, PrivacyLedger(path), copied):
+        assert each.recorded_releases() == {second: 1, sha256: 2}
+    # It costs nothing, and changes no charge.
+    assert (ledger.spent(), rows(path, "*")) == (before, charged)
+    assert _ledger.ledger_faults(ledger) == (2, [])
+    ledger.reserve(gaussian_plan(0.1), what="fit")
+    text = str(ledger.report())
+    assert f"released file of charge 2{'SHA-256':>24} {sha256}" in text
+    assert second in text
+
+
+@pytest.mark.parametrize(
+    ("charge", "kind", "words"),
+    [(0, ValueError, "charge"), (2, ValueError, "at most 1, got 2"), ("1", TypeError, "charge")],
+)
+def test_a_release_of_no_charge_is_not_recorded(ledger, tmp_path, charge, kind, words):
+    ledger.reserve(gaussian_plan(0.1), what="fit")
+    file, _ = write(tmp_path / "1.csv")
+    with pytest.raises(kind, match=words):
+        ledger.record_release(file, charge=charge)
+    assert ledger.recorded_releases() == {}
+
+
+def test_a_file_is_the_release_of_one_charge(ledger, tmp_path):
+    for _ in range(2):
+        ledger.reserve(gaussian_plan(0.1), what="fit")
+    file, sha256 = write(tmp_path / "1.csv")
+    ledger.record_release(file, charge=1)
+    with pytest.raises(ValueError, match="charge must be 1, for which the file is recorded, got 2"):
+        ledger.record_release(file, charge=2)
+    assert ledger.recorded_releases() == {sha256: 1}
+    with pytest.raises(FileNotFoundError, match="path must be a released file"):
+        ledger.record_release(tmp_path / "none.csv", charge=1)
+
+
+def test_a_record_that_fails_half_way_leaves_the_ledger_as_it_was(ledger, path, tmp_path):
+    ledger.reserve(gaussian_plan(0.1), what="fit")
+    file, sha256 = write(tmp_path / "1.csv")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_ledger, "_now", lambda: None)
+        with pytest.raises(ValueError, match="not a ledger, or damaged"):
+            ledger.record_release(file, charge=1)
+    assert ledger.recorded_releases() == {}
+    ledger.record_release(file, charge=1)
+    assert ledger.recorded_releases() == {sha256: 1}
+
+
+def test_a_record_beyond_the_charges_is_a_fault(ledger, path, tmp_path):
+    ledger.reserve(gaussian_plan(0.1), what="fit")
+    ledger.record_release(write(tmp_path / "1.csv")[0], charge=1)
+    changed(path, "UPDATE releases SET charge = 2")
+    n_charges, faults = _ledger.ledger_faults(ledger)
+    assert n_charges == 1
+    assert faults == ["A release of charge 2 is recorded, which was never made."]
+
+
+def test_a_fit_says_which_public_tables_its_ledger_has_paid_for(ledger, path, tmp_path):
+    (file, sha256), (_, other) = write(tmp_path / "1.csv"), write(tmp_path / "2.csv", b"b\n")
+    report = gaussian_plan(0.1, public_tables={"public": sha256, "start": other})
+    first = Told(report, ledger=ledger).fit()
+    # The release is recorded afterwards: until then it is a table as any other.
+    assert "public_tables" not in first.privacy_.ledger
+    ledger.record_release(file, charge=1)
+    second = Told(report, ledger=path).fit()
+    assert second.privacy_.ledger["public_tables"] == {"public": 1}
+    assert second.privacy_ == report
+    text = " ".join(second.privacy_.to_text().split())
+    assert f"public (SHA-256 {sha256}): release of charge 1 of the ledger" in text
+    assert f"start (SHA-256 {other}): claimed to be public" in text
+    # Negative twins: the ledger of other records, and none.
+    beside = PrivacyLedger.create(tmp_path / "b.ledger", **CAP)
+    for unpaid in (Told(report, ledger=beside).fit(), Told(report).fit()):
+        assert "public_tables" not in unpaid.privacy_.ledger
+        assert f"public (SHA-256 {sha256}): claimed to be public" in " ".join(
+            unpaid.privacy_.to_text().split()
+        )
