@@ -14,6 +14,7 @@ from sklearn_dpgen.command_line._console import CommandError, describe
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sklearn_dpgen.preprocessing import PublicTable
     from sklearn_dpgen.schema import RelationalSchema, Schema
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "output_ending",
     "parse",
     "private_files",
+    "public_table",
     "read_frame",
     "read_key",
     "read_schema",
@@ -104,6 +106,13 @@ def files_of(paths: Sequence[str]) -> tuple[str, ...]:
             raise CommandError(f"There is no table {path}.")
         files += matches
     return tuple(files)
+
+
+def public_table(paths: Sequence[str], weights: str | None) -> "PublicTable":
+    """Return the public table of the options --public and --public-weights, which is not read."""
+    from sklearn_dpgen.preprocessing import PublicTable
+
+    return PublicTable(list(files_of(paths)), weights=weights)
 
 
 def private_files(

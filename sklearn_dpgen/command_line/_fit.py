@@ -14,6 +14,7 @@ from sklearn_dpgen.command_line._files import (
     identifiers_of,
     output_ending,
     private_files,
+    public_table,
     read_frame,
     read_key,
     read_schema,
@@ -27,6 +28,7 @@ from sklearn_dpgen.command_line._options import (
     add_command,
     add_named_tables,
     add_overwrite,
+    add_public,
     add_schema,
     add_tables,
     add_target,
@@ -60,6 +62,7 @@ _PLAN_EXAMPLES = """\
   sklearn-dpgen plan --schema schema.yaml --rows 5000 --epsilon 1 --ledger patients.ledger
   sklearn-dpgen plan --schema schema.yaml --epsilon 2 --neighbours add_or_remove --json
   sklearn-dpgen plan --schema hospital.yaml --rows 5000 --epsilon 1 --table wards=wards.csv
+  sklearn-dpgen plan --schema schema.yaml --rows 5000 --epsilon 1 --public census.csv
 """
 _AUDIT = """\
 Audit the sampler that synthesize fits with the same options.
@@ -106,6 +109,11 @@ With --ledger the cost is charged to a ledger before anything is released, and t
 refused with exit code 1 if less is left. Create one with 'sklearn-dpgen ledger init'. Without a
 ledger, you have to add up the cost of several runs on one table yourself.
 
+With --public the fit starts from a public table, such as a census sample. Report and card state its
+SHA-256. It is not protected, so it must not be made from the private table. An earlier synthetic
+table is allowed if both runs have one --ledger, where the files of the first one are recorded: the
+report then says so, and all charges together cover both.
+
 If the command fails after the budget was spent, the budget stays spent, and the message says so.
 
 There is no option for a seed: noise comes from the operating system, and whoever knows or guesses a
@@ -119,6 +127,8 @@ _SYNTHESIZE_EXAMPLES = """\
       --neighbours add_or_remove --rows 10000 --out synthetic
   sklearn-dpgen synthesize --schema hospital.yaml --epsilon 1 --out synthetic \\
       --table patients=patients.csv --table visits=visits-1.csv --table visits=visits-2.csv
+  sklearn-dpgen synthesize patients.csv --schema schema.yaml --epsilon 1 --out synthetic \\
+      --public 'census-*.parquet' --public-weights weight
 """
 _MODEL, _NOT_PRIVATE = "model.safetensors", "quality-report-NOT-PRIVATE.html"
 _REPORTS = [
@@ -163,6 +173,7 @@ def add_to(commands) -> None:
     )
     add_budget(plan)
     add_target(plan)
+    add_public(plan)
 
     audit = add_command(
         commands,
@@ -184,6 +195,7 @@ def add_to(commands) -> None:
     add_named_tables(audit)
     add_budget(audit, has_units=False)
     add_target(audit)
+    add_public(audit)
 
     synthesize = add_command(
         commands,
@@ -212,6 +224,7 @@ def add_to(commands) -> None:
         "--ledger", metavar="FILE", help="existing ledger to which the cost is charged"
     )
     add_target(synthesize)
+    add_public(synthesize)
     group = synthesize.add_argument_group("publication")
     group.add_argument("--title", metavar="TEXT", help="title of the model card")
     group.add_argument("--author", metavar="TEXT", help="publisher named on the model card")
@@ -256,6 +269,8 @@ def run_plan(arguments, console: Console) -> int:
 def _read_public(arguments):
     """Return the schema of a command that reads public tables alone."""
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
+    check_options(arguments)
+    files_of(arguments.public)
     schema = read_schema(arguments.schema, tables)
     check_options(arguments, schema)
     private = [name for name in getattr(schema, "order", ()) if name in tables]
@@ -300,8 +315,12 @@ def run_synthesize(arguments, console: Console) -> int:
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
+    public = files_of(arguments.public)
     if not files and not tables:
         raise CommandError("Give the files of one table, or each table by --table NAME=FILE.")
+    shared = {*map(os.path.realpath, files)} & {*map(os.path.realpath, public)}
+    if shared:
+        raise CommandError(f"--public must be another file than the private table: {min(shared)}.")
     schema = read_schema(arguments.schema, tables)
     check_options(arguments, schema)
     given = _given_files(schema, files, tables)
@@ -317,7 +336,7 @@ def run_synthesize(arguments, console: Console) -> int:
     sampler = make_sampler(arguments, schema, ledger=ledger)
     key = arguments.signing_key
     key = None if key is None else read_key(key, private=True)
-    inputs = (*files, *itertools.chain(*tables.values()), arguments.schema)
+    inputs = (*files, *public, *itertools.chain(*tables.values()), arguments.schema)
     inputs += () if ledger is None else (arguments.ledger,)
     identifiers = identifiers_of(schema)
     if arguments.unit is None and identifiers:
@@ -335,6 +354,12 @@ def run_synthesize(arguments, console: Console) -> int:
                 rows = max(round(sampler.n_records_), 1)
             synthetic = _write(sampler, rows, out, written, console)
             _publish(sampler, out, arguments, key, console)
+            if ledger is not None:
+                # A later fit may take the tables as public ones.
+                for name in written.values():
+                    ledger.record_release(
+                        out.claim / name, charge=sampler.privacy_.ledger["charge"]
+                    )
             if arguments.not_private_report:
                 _compare(sampler, given, synthetic, out, arguments, console)
         except BaseException:
@@ -461,12 +486,16 @@ def _compare(sampler, given, synthetic, out, arguments, console):
 
 
 def _result(sampler, rows, sizes, out, ledger, console):
+    from sklearn_dpgen.accounting._wording import public_tables_text
+
     report, is_relational = sampler.privacy_, "" not in sizes
     lines = [
         f"epsilon {report.epsilon:g} at delta {report.delta:g}: {report.neighbouring}.",
         drawn_text(rows, sizes if is_relational else None),
         *(f"  {out.path / name}" for name in out.written),
     ]
+    if report.public_tables:
+        lines.append(f"Public tables: {public_tables_text(report)}.")
     document: dict[str, Any] = {
         "out": str(out.path),
         "files": out.written,
@@ -513,7 +542,9 @@ def make_sampler(
             noise=arguments.noise,
             ledger=ledger,
         )
-    counted: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
+    options: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
+    if arguments.public:
+        options["public"] = public_table(arguments.public, arguments.public_weights)
     return TableSampler(
         arguments.epsilon,
         arguments.delta,
@@ -524,7 +555,7 @@ def make_sampler(
         max_rows=arguments.max_rows,
         noise=arguments.noise,
         ledger=ledger,
-        **counted,
+        **options,
     )
 
 

@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING
 
 from sklearn_dpgen.command_line._console import Console
 from sklearn_dpgen.command_line._files import check_files
-from sklearn_dpgen.command_line._options import add_command, add_group, positive, probability
+from sklearn_dpgen.command_line._options import (
+    add_command,
+    add_group,
+    at_least,
+    positive,
+    probability,
+)
 
 if TYPE_CHECKING:
     from sklearn_dpgen.ledger import PrivacyLedger
@@ -24,16 +30,17 @@ _EXAMPLES = """\
   sklearn-dpgen ledger init patients.ledger --dataset patients --epsilon 3 --delta 1e-6
   sklearn-dpgen ledger show patients.ledger
   sklearn-dpgen ledger verify patients.ledger --json
+  sklearn-dpgen ledger record patients.ledger more.csv --charge 1
 """
-_INIT, _SHOW, _VERIFY = _EXAMPLES.splitlines()
+_INIT, _SHOW, _VERIFY, _RECORD = _EXAMPLES.splitlines()
 
 
 def add_to(commands) -> None:
-    """Add the command with its three subcommands."""
+    """Add the command with its subcommands."""
     subcommands = add_group(
         commands,
         "ledger",
-        summary="cap the privacy loss of several fits: init, show, verify",
+        summary="cap the privacy loss of several fits: init, show, verify, record",
         text=_TEXT,
         examples=_EXAMPLES,
     )
@@ -94,6 +101,23 @@ def add_to(commands) -> None:
         examples=_VERIFY,
     )
     verify.add_argument("file", metavar="FILE", help="path of the ledger")
+    record = add_command(
+        subcommands,
+        "record",
+        run_record,
+        summary="record a released file, at no cost",
+        text=(
+            "Record the SHA-256 of a released file with its charge, so that a later fit with\n"
+            "--ledger may take the file as --public. 'synthesize' records its tables itself. The\n"
+            "file must be made from the releases of the charge alone, as by 'sample'."
+        ),
+        examples=_RECORD,
+    )
+    record.add_argument("file", metavar="LEDGER", help="path of the ledger")
+    record.add_argument("release", metavar="FILE", help="released file")
+    record.add_argument(
+        "--charge", type=at_least(1), required=True, metavar="N", help="number of its charge"
+    )
 
 
 def run_init(arguments, console: Console) -> int:
@@ -136,6 +160,7 @@ def run_show(arguments, console: Console) -> int:
         "remaining": report.remaining,
         "composed": report.composed,
         "charges": charges,
+        "releases": [{"sha256": key, "charge": n} for key, n in report.releases.items()],
     }
     return console.result(report.to_text(), document)
 
@@ -149,6 +174,16 @@ def run_verify(arguments, console: Console) -> int:
     text = "\n".join(faults) or f"{arguments.file} is consistent; number of charges: {n}."
     document = _settings(ledger) | {"n_charges": n, "faults": faults}
     return console.result(text, document, ok=not faults)
+
+
+def run_record(arguments, console: Console) -> int:
+    """Record a released file."""
+    check_files(ledger=arguments.file, others=[arguments.release])
+    ledger = open_existing(arguments.file)
+    sha256 = ledger.record_release(arguments.release, charge=arguments.charge)
+    text = f"Recorded {arguments.release} as released by charge {arguments.charge}: {sha256}."
+    document = {"file": ledger.path, "sha256": sha256, "charge": arguments.charge}
+    return console.result(text, document)
 
 
 def open_existing(path: str) -> "PrivacyLedger":

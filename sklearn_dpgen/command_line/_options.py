@@ -13,12 +13,14 @@ __all__ = [
     "add_group",
     "add_named_tables",
     "add_overwrite",
+    "add_public",
     "add_schema",
     "add_tables",
     "add_target",
     "at_least",
     "by_name",
     "check_options",
+    "check_public",
     "positive",
     "probability",
 ]
@@ -179,12 +181,32 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_public(parser: argparse.ArgumentParser) -> None:
+    """Add the options --public and --public-weights."""
+    group = parser.add_argument_group("public table")
+    group.add_argument(
+        "--public",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a public table with some of the columns, from which the fit starts at no privacy "
+        "cost; it must not be made from the private table, except by releases that are paid for. "
+        "Repeat it for each file",
+    )
+    group.add_argument(
+        "--public-weights",
+        metavar="COLUMN",
+        help="column of the public table with survey weights (default: equal weights)",
+    )
+
+
 def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
     """Raise CommandError if options of a fit contradict one another or a schema."""
     if arguments.max_rows is not None and arguments.unit is None:
         raise CommandError(
             "--max-rows needs --unit. A relational schema declares max_rows of each table."
         )
+    check_public(arguments, schema)
     if schema is None:
         return
     if hasattr(schema, "order"):
@@ -196,6 +218,14 @@ def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
     for target in arguments.target or ():
         if target not in schema:
             raise CommandError(f"--target must be a column of the schema, got {target!r}.")
+
+
+def check_public(arguments: argparse.Namespace, schema: Any = None) -> None:
+    """Raise CommandError if options of the public table contradict one another or a schema."""
+    if arguments.public_weights is not None and not arguments.public:
+        raise CommandError("--public-weights needs --public.")
+    if arguments.public and hasattr(schema, "order"):
+        raise CommandError("--public must be left out: it needs the schema of one table.")
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from sklearn_dpgen.command_line._files import (
     identifiers_of,
     parse,
     private_files,
+    public_table,
     read_frame,
     read_schema,
     read_text,
@@ -23,10 +24,12 @@ from sklearn_dpgen.command_line._options import (
     add_command,
     add_named_tables,
     add_overwrite,
+    add_public,
     add_tables,
     by_name,
+    check_public,
 )
-from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.exceptions import PublicError, PublicValueError
 
 if TYPE_CHECKING:
     from sklearn_dpgen.schema import RelationalSchema, Schema
@@ -143,6 +146,9 @@ failure. Columns that the schema does not declare are listed; a fit does not rea
 identifiers are counted: if they identify persons, protect each person with all of their rows by
 --unit, here and in the fit, or declare a relational schema.
 
+With --public the output says which columns of a public table align with the schema, and how many of
+their cells are not known, because the schema does not declare them. That is no failure, and public.
+
 Of a relational schema, name each table by --table. Repeated and missing keys, rows without a
 parent, ties of the index and persons with more rows than max_rows are counted too, and are no
 failure. The tables are read as a whole.
@@ -152,6 +158,7 @@ _CHECK_EXAMPLES = """\
   sklearn-dpgen check schema.yaml patients.csv
   sklearn-dpgen check schema.yaml 'part-*.parquet' --json
   sklearn-dpgen check all.yaml --table patients=patients.csv --table visits=visits.csv
+  sklearn-dpgen check schema.yaml --public census.csv
 """
 # An object that no column declares.
 _NO_VALUE = object()
@@ -196,6 +203,7 @@ def add_to(commands) -> None:
         metavar="COLUMN",
         help="column that identifies persons: an identifier of the schema, or not declared there",
     )
+    add_public(check)
 
 
 def run_draft(arguments, console: Console) -> int:
@@ -359,11 +367,14 @@ def run_check(arguments, console: Console) -> int:
     """Check a schema, and a table."""
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
+    check_public(arguments)
+    files_of(arguments.public)
     try:
         schema = read_schema(arguments.schema, tables)
     except CommandError as error:
         fault = str(error)
         return console.result(fault, {"schema": arguments.schema, "fault": fault}, ok=False)
+    check_public(arguments, schema)
     from sklearn_dpgen.schema import Schema
 
     if not isinstance(schema, Schema):
@@ -376,14 +387,67 @@ def run_check(arguments, console: Console) -> int:
         raise CommandError("--table must be left out: the schema is that of one table.")
     document = {"schema": arguments.schema, "n_columns": len(schema)}
     valid = f"{arguments.schema} is a valid schema of {len(schema)} columns."
+    lines, ok = [], True
+    if arguments.public:
+        console.say("Reading the public table.")
+        document["public"] = public = _check_public_table(arguments, schema)
+        lines, ok = _lines_of_public(public), public["fault"] is None
     if not files:
-        return console.result(valid, document)
+        return console.result("\n".join([valid, *lines]), document, ok=ok)
     console.say(valid)
     console.say("Reading the table.")
     found = _check_table(files, schema, arguments.unit)
     document |= {"private": True, "note": _PRIVATE} | found
     stops = _stops(found)
-    return console.result(_text(found, stops), document, ok=not stops)
+    text = "\n".join([_text(found, stops), *lines])
+    return console.result(text, document, ok=ok and not stops)
+
+
+def _check_public_table(arguments, schema):
+    """Return the number of cells of a public table that are not known, by column.
+
+    Returns
+    -------
+    dict
+        "fault" is the reason why a fit cannot use the table, or None. "unknown" has the columns
+        that align; "unread" are those without a known cell, and "lacking" those of the schema that
+        the table lacks. "n_rows" is the number of rows that a fit uses.
+    """
+    from sklearn_dpgen.preprocessing._files import open_files
+
+    found: dict[str, Any] = {
+        "fault": None,
+        "sha256": None,
+        "n_rows": None,
+        "unknown": {},
+        "unread": [],
+        "lacking": [],
+    }
+    try:
+        table = public_table(arguments.public, arguments.public_weights)
+        rows = table.read(schema)
+        names = _names_of(open_files(table.source, None))
+    except PublicError as error:
+        return found | {"fault": describe(error)}
+    others = [n for n in schema if n not in rows.names and n not in identifiers_of(schema)]
+    unknown = (~rows.known).sum(axis=0).tolist()
+    return found | {
+        "sha256": rows.sha256,
+        "n_rows": len(rows.weights),
+        "unknown": dict(zip(rows.names, unknown, strict=True)),
+        "unread": [n for n in others if n in names],
+        "lacking": [n for n in others if n not in names],
+    }
+
+
+def _lines_of_public(found):
+    """Return the lines of what was found in a public table."""
+    if found["fault"] is not None:
+        return ["", found["fault"], "A fit cannot use the public table."]
+    lines = ["", f"Public table: {found['n_rows']} rows, SHA-256 {found['sha256']}."]
+    lines += [f"{name!r}: aligned; cells not known: {n}" for name, n in found["unknown"].items()]
+    lines += [f"{name!r}: no cell is known, so it is not used" for name in found["unread"]]
+    return lines + [f"{name!r}: not in the public table" for name in found["lacking"]]
 
 
 def _run_check_tables(path, schema, tables, console):

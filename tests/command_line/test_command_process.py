@@ -38,6 +38,8 @@ FIT = ["--epsilon", "1", "--schema"]
         ["audit", *FIT, "none.yaml"],
         ["check", "none.yaml"],
         ["check", "schema.yaml", "none.csv"],
+        ["check", "schema.yaml", "--public", "none.csv"],
+        ["plan", *FIT, "schema.yaml", "--rows", "10", "--public", "none.csv"],
         ["synthesize", "table.csv", *FIT, "none.yaml", "--out", "out"],
         ["synthesize", "none.csv", *FIT, "schema.yaml", "--out", "out"],
         ["synthesize", "table.csv", *FIT, "schema.yaml", "--out", "out", "--ledger", "none.db"],
