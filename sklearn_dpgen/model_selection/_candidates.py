@@ -139,11 +139,19 @@ def calibrated(estimator, parameters, run, n_samples, n_features, *, random_stat
 
 
 def check_relation(plan, report, parameters):
-    """Raise an error if a candidate has another neighbouring relation than the search."""
+    """Raise an error if the report of a search does not state the relation of a candidate.
+
+    Nor may a candidate have a public table that the report does not name.
+    """
     if plan.relation != report.relation:
         raise PublicValueError(
             f"param_distributions must not change the neighbouring relation, got {parameters} with "
             f"{plan.neighbouring!r}, but {report.neighbouring!r} of the estimator."
+        )
+    if not plan.public_tables.items() <= report.public_tables.items():
+        raise PublicValueError(
+            "param_distributions must have no other public table than the estimator: set it there, "
+            "and search over it and None."
         )
 
 

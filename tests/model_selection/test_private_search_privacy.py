@@ -442,3 +442,33 @@ def test_no_candidate_is_told_of_while_the_search_runs(seven, capsys):
     talking.fit(X, y)
     assert len(told) == 1
     assert capsys.readouterr().out
+
+
+class StartsFromPublic(NoisyThreshold):
+    """Has a public table, which is given by its hash."""
+
+    def __init__(
+        self, cut=0.5, *, public=None, epsilon=1.0, delta=1e-5, ledger=None, random_state=None
+    ):
+        super().__init__(cut, epsilon=epsilon, delta=delta, ledger=ledger)
+        self.public = public
+        self.random_state = random_state
+
+    def plan(self, n_samples, n_features=None):
+        tables = {} if self.public is None else {"public": self.public}
+        return replace(super().plan(n_samples), public_tables=tables)
+
+
+def test_a_search_states_the_public_table_of_its_candidates(seven):
+    one, other = "1" * 64, "2" * 64
+    search = PrivateSearchCV(StartsFromPublic(public=one), CUTS | {"public": [None, one]})
+    search.fit(X, y)
+    for report in (search.privacy_, search.best_estimator_.privacy_):
+        assert report.public_tables == {"public": one}
+        assert "public_tables" in report.caveats
+    # Negative twins: the report would not name the table of a candidate.
+    for estimator in (StartsFromPublic(), StartsFromPublic(public=one)):
+        hidden = PrivateSearchCV(estimator, {"public": [other]})
+        with pytest.raises(ValueError, match="no other public table than the estimator"):
+            hidden.fit(X, y)
+        assert not hasattr(hidden, "privacy_")
