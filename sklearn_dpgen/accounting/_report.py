@@ -211,6 +211,8 @@ class PrivacyReport(Guarantee):
 
 def _checked_tables(tables):
     """Return the checked hashes of public tables by name."""
+    if not isinstance(tables, dict):
+        raise PublicTypeError(f"public_tables must be a dict, got {type(tables).__name__}.")
     for name, sha256 in tables.items():
         if not isinstance(name, str) or not isinstance(sha256, str):
             raise PublicTypeError("public_tables must map names to texts.")
@@ -239,9 +241,9 @@ def _checked_ledger(ledger, public_tables):
         "delta": as_number(ledger["delta"], "delta of ledger"),
     }
     if releases := ledger.get("public_tables"):
-        if not set(releases) <= set(public_tables):
+        if not isinstance(releases, dict) or not set(releases) <= set(public_tables):
             raise PublicValueError(
-                f"public_tables of ledger must be among {[*public_tables]}, got {[*releases]}."
+                f"public_tables of ledger must number some of {[*public_tables]}, got {releases!r}."
             )
         checked["public_tables"] = {
             name: check_count(number, "charge of a release") for name, number in releases.items()

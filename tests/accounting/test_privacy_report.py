@@ -139,12 +139,14 @@ def test_versions_are_filled_in():
         ({"batches": [(0, 4)]}, ValueError, "batch"),
         ({"noise_scale": {"age": -1.0}}, ValueError, r"noise_scale\[age\]"),
         ({"noise_multiplier": math.nan}, ValueError, "noise_multiplier"),
+        ({"public_tables": ["public"]}, TypeError, "public_tables"),
         ({"public_tables": {"public": 1}}, TypeError, "public_tables"),
         ({"public_tables": {1: "0" * 64}}, TypeError, "public_tables"),
         ({"public_tables": {"public": "0" * 63}}, ValueError, "public_tables"),
         ({"public_tables": {"public": "F" * 64}}, ValueError, "public_tables"),
         ({"public_tables": {"public": "0" * 64 + "\n"}}, ValueError, "public_tables"),
         ({"ledger": LEDGER | {"public_tables": {"public": 1}}}, ValueError, "public_tables"),
+        ({"ledger": LEDGER | {"public_tables": [1]}}, ValueError, "public_tables"),
     ],
 )
 def test_bad_fields(arguments, error, name):
