@@ -74,7 +74,8 @@ class PrivacyReport(Guarantee):
         guarantee then holds with (1 + exp(epsilon)) times as much added to ``delta``.
     public_tables : dict of str to str
         SHA-256 of each public table that the fit used, in 64 hexadecimal digits, by the name of
-        its parameter. They add the caveat that the tables are not protected.
+        its parameter. They add the caveat that the tables are not protected, as does a parameter
+        ``public`` among the public facts.
     ledger : dict
         For a fit that charged a ledger: the name of its ``"dataset"``, the number of the
         ``"charge"``, and the ``"epsilon"`` of all charges together at the ``"delta"`` of the cap,
@@ -115,7 +116,8 @@ class PrivacyReport(Guarantee):
             public_tables=_checked_tables(self.public_tables),
             ledger=_checked_ledger(self.ledger, self.public_tables),
         )
-        if self.public_tables:
+        # Estimators name the parameter of their public records among the public facts.
+        if self.public_tables or "public" in self.public:
             caveats = dict.fromkeys([*self.caveats, Caveat.PUBLIC_TABLES])
             set_fields(self, caveats=tuple(caveats))
 

@@ -108,8 +108,10 @@ def files_of(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(files)
 
 
-def public_table(paths: Sequence[str], weights: str | None) -> "PublicTable":
+def public_table(paths: Sequence[str], weights: str | None) -> "PublicTable | None":
     """Return the public table of the options --public and --public-weights, which is not read."""
+    if not paths:
+        return None
     from sklearn_dpgen.preprocessing import PublicTable
 
     return PublicTable(list(files_of(paths)), weights=weights)

@@ -542,9 +542,7 @@ def make_sampler(
             noise=arguments.noise,
             ledger=ledger,
         )
-    options: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
-    if arguments.public:
-        options["public"] = public_table(arguments.public, arguments.public_weights)
+    counted: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
     return TableSampler(
         arguments.epsilon,
         arguments.delta,
@@ -555,7 +553,8 @@ def make_sampler(
         max_rows=arguments.max_rows,
         noise=arguments.noise,
         ledger=ledger,
-        **options,
+        public=public_table(arguments.public, arguments.public_weights),
+        **counted,
     )
 
 

@@ -13,7 +13,6 @@ from sklearn_dpgen.command_line._files import (
     identifiers_of,
     parse,
     private_files,
-    public_table,
     read_frame,
     read_schema,
     read_text,
@@ -390,7 +389,9 @@ def run_check(arguments, console: Console) -> int:
     lines, ok = [], True
     if arguments.public:
         console.say("Reading the public table.")
-        document["public"] = public = _check_public_table(arguments, schema)
+        document["public"] = public = _check_public_table(
+            files_of(arguments.public), arguments.public_weights, schema
+        )
         lines, ok = _lines_of_public(public), public["fault"] is None
     if not files:
         return console.result("\n".join([valid, *lines]), document, ok=ok)
@@ -403,7 +404,7 @@ def run_check(arguments, console: Console) -> int:
     return console.result(text, document, ok=ok and not stops)
 
 
-def _check_public_table(arguments, schema):
+def _check_public_table(files, weights, schema):
     """Return the number of cells of a public table that are not known, by column.
 
     Returns
@@ -413,6 +414,7 @@ def _check_public_table(arguments, schema):
         that align; "unread" are those without a known cell, and "lacking" those of the schema that
         the table lacks. "n_rows" is the number of rows that a fit uses.
     """
+    from sklearn_dpgen.preprocessing import PublicTable
     from sklearn_dpgen.preprocessing._files import open_files
 
     found: dict[str, Any] = {
@@ -424,9 +426,8 @@ def _check_public_table(arguments, schema):
         "lacking": [],
     }
     try:
-        table = public_table(arguments.public, arguments.public_weights)
-        rows = table.read(schema)
-        names = _names_of(open_files(table.source, None))
+        rows = PublicTable([*files], weights=weights).read(schema)
+        names = _names_of(open_files(files, None))
     except PublicError as error:
         return found | {"fault": describe(error)}
     others = [n for n in schema if n not in rows.names and n not in identifiers_of(schema)]

@@ -279,9 +279,11 @@ class SamplerPlan:
         public += [name for name in _DECLARED if getattr(sampler, name) is not None]
         if sampler.neighbours == "replace_one":
             public.insert(0, "n_samples")
+        table = self._table.public
         report = self.marginals.report(
             type(sampler).__name__,
             public=tuple(public),
+            public_tables={} if table is None else {"public": table.sha256},
             noise_source=sampler._noise_description(),
             precision=self.precision(),
             rounding=self._rounding(),
