@@ -6,12 +6,16 @@ import math
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sklearn_dpgen import __version__
 from sklearn_dpgen.accounting import Bound, Event, GaussianProfile, PrivacyReport
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.preprocessing import PublicTable
+from sklearn_dpgen.schema import Categorical, Schema
+from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.utils._random import noise_source
 
 ONE, OTHER = "0123456789abcdef" * 4, "f" * 64
@@ -210,3 +214,28 @@ def test_public_tables_are_those_that_were_given():
     tables["public"] = OTHER
     report.to_dict()["public_tables"]["public"] = OTHER
     assert report.public_tables == {"public": ONE}
+
+
+def test_the_report_of_a_fit_has_the_hash_of_its_public_table():
+    schema = Schema({"a": Categorical(["x", "y"]), "b": Categorical([0, 1])})
+    frame = pd.DataFrame({"a": ["x", "y"] * 50, "b": [0, 0, 1, 1] * 25})
+
+    def plan(public):
+        return TableSampler(9.0, schema=schema, public=public).plan(100)
+
+    report = plan(frame)
+    assert report.public_tables == {"public": PublicTable(frame).read(schema).sha256}
+    assert TableSampler(9.0, schema=schema, public=frame).fit(frame).privacy_ == report
+    assert plan(frame.copy()) == report
+    # Negative twins: one other cell, and no public table.
+    other = frame.copy()
+    other.loc[3, "b"] = 0
+    assert plan(other) != report
+    assert plan(None).public_tables == {}
+
+
+def test_public_records_without_a_hash_are_a_caveat():
+    whole = {"name": "m", "events": (), "epsilon": 1, "delta": 0}
+    report = PrivacyReport(**whole, public=["n_samples", "public"])
+    assert report.caveats == ("public_tables",)
+    assert PrivacyReport(**whole, public=["n_samples", "public_x"]).caveats == ()
