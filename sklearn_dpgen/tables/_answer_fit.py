@@ -11,7 +11,14 @@ from sklearn_dpgen.nn._training import descend
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["AnswerFit", "AnswerLoss", "Population", "log_likelihoods", "split_answers"]
+__all__ = [
+    "AnswerFit",
+    "AnswerLoss",
+    "Population",
+    "coverages",
+    "log_likelihoods",
+    "split_answers",
+]
 
 # Bytes of masks that are cached between passes over the answers.
 _KEPT_BYTES = 1 << 28
@@ -77,9 +84,17 @@ class AnswerBatch:
             gradient[block].addmm_(mask.to(P.dtype).T, others[rows])
         return torch.log(odds) + self._log_scale, gradient
 
-    def log_likelihoods(self, P):
-        """Return the log-likelihoods without the gradient."""
-        return torch.log(self._odds(self._forward(P)[1])) + self._log_scale
+    def log_likelihoods(self, P, shares=None):
+        """Return the log-likelihoods without the gradient, of rows with equal or given shares."""
+        return torch.log(self._odds(self._forward(P)[1], shares)) + self._log_scale
+
+    def coverages(self, P):
+        """Return the mass of each row that an answer covers, (n, n_rows), and the floor."""
+        boxes = self._forward(P)[1]
+        if not self._is_single:
+            covered = boxes.new_zeros(self._n_answers, boxes.shape[1])
+            boxes = covered.index_add_(0, self._answer, boxes)
+        return self._gain * boxes, self._floor
 
     def _forward(self, P):
         """Return the covered mass of each slot, (n_boxes, n_slots, n_rows), and its products."""
@@ -90,8 +105,8 @@ class AnswerBatch:
         slots = slots.unflatten(0, self._shape)
         return slots, slots.prod(dim=1) if n_slots > 1 else slots[:, 0]
 
-    def _odds(self, boxes):
-        inside = boxes.mean(dim=1)
+    def _odds(self, boxes, shares=None):
+        inside = boxes.mean(dim=1) if shares is None else boxes @ shares
         if not self._is_single:
             inside = inside.new_zeros(self._n_answers).index_add_(0, self._answer, inside)
         return self._floor + self._gain * inside
@@ -177,8 +192,31 @@ class AnswerLoss:
         return batch
 
 
-def log_likelihoods(mechanism, encoded, P):
+def log_likelihoods(mechanism, encoded, P, shares=None):
     """Return the log-likelihood of each answer under a population, in nats.
+
+    Parameters
+    ----------
+    mechanism : JointRandomizedResponse
+        Fitted.
+    encoded : ndarray of shape (n, width)
+        Answers, from ``mechanism.encode_release``.
+    P : tensor of shape (D, n_rows)
+    shares : tensor of shape (n_rows,), default=None
+        Of the rows; None is equal ones.
+
+    Returns
+    -------
+    tensor of shape (n,)
+    """
+    batches = _chunks(mechanism, encoded, P.device)
+    return torch.cat([batch.log_likelihoods(P, shares) for batch in batches])
+
+
+def coverages(mechanism, encoded, P):
+    """Return how the likelihoods of answers depend on the shares of rows.
+
+    The likelihood of answer i is proportional to floor + Σ_r w_r K_ir for shares w.
 
     Parameters
     ----------
@@ -190,10 +228,17 @@ def log_likelihoods(mechanism, encoded, P):
 
     Returns
     -------
-    tensor of shape (n,)
+    covered : tensor of shape (n, n_rows)
+        K.
+    floor : float
     """
-    chunks = np.array_split(encoded, max(1, -(-len(encoded) // _CHUNK)))
-    return torch.cat([AnswerBatch(mechanism, c, P.device).log_likelihoods(P) for c in chunks])
+    parts = [batch.coverages(P) for batch in _chunks(mechanism, encoded, P.device)]
+    return torch.cat([covered for covered, _ in parts]), parts[0][1]
+
+
+def _chunks(mechanism, encoded, device):
+    for chunk in np.array_split(encoded, max(1, -(-len(encoded) // _CHUNK))):
+        yield AnswerBatch(mechanism, chunk, device)
 
 
 # Standard deviation of the initial logits. Rows must differ, since equal rows would stay equal.
@@ -313,7 +358,7 @@ class AnswerFit:
         self, mechanism, *, n_rows, prior, batch_size, max_iter, learning_rate, device, **progress
     ):
         self._mechanism, self._n_rows, self._prior = mechanism, n_rows, prior
-        self._batch_size, self._max_iter, self._device = batch_size, max_iter, device
+        self._batch_size, self._max_iter, self.device = batch_size, max_iter, device
         self._options = {"learning_rate": learning_rate} | progress
 
     def __call__(self, encoded, seed, *, max_iter=None, stop=None):
@@ -335,10 +380,10 @@ class AnswerFit:
         """
         start_seed, batch_seed = split_random_state(seed, 2)
         sizes = [c.domain.n_features for c in self._mechanism.encoder_.columns_.values()]
-        population = Population(sizes, self._n_rows, torch_generator(start_seed), self._device)
+        population = Population(sizes, self._n_rows, torch_generator(start_seed), self.device)
         rng = np.random.default_rng(batch_seed)
         size = self._size(len(encoded))
-        loss = AnswerLoss(self._mechanism, encoded, self._prior, size, rng, self._device)
+        loss = AnswerLoss(self._mechanism, encoded, self._prior, size, rng, self.device)
         result = population.fit(
             loss,
             max_iter=max_iter or self._max_iter,
