@@ -158,18 +158,16 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     parameters of the mechanism releases the records again for each candidate and fold, in ``fit``
     and in ``score``.
 
-    **Public table**
-
-    Of a public table at most 2000 rows are drawn by weight. Cells that are not known are taken from
-    a row of the population, drawn given the known ones. The answers give the shares w of the rows,
-    which minimize -Σ_i log p(y_i | w) + 20 τ₀ KL(w ‖ uniform), where τ₀ is the automatic ``prior``;
-    so single columns and dependence may differ from those of the public table. If the mechanism has
-    columns that are ``always`` asked, such as a target, a second version has these from the
-    population. Population and versions are fitted to each half of the answers and scored on the
-    other half: the versions are averaged with posterior probabilities, and the share of the
-    population is the one with the largest likelihood. So a wrong public table gets a small weight.
-    A fit takes three to four times as long, and the saved distribution holds the drawn rows. At
-    most 30 000 answers set the shares of rows.
+    **Public table.** At most 2000 public rows are drawn by weight. Their unknown cells are taken
+    from a row of the population, drawn given the known ones. Shares w of the rows minimize
+    -Σ_i log p(y_i | w) + 20 τ₀ KL(w ‖ uniform), where τ₀ is the automatic ``prior``, so that single
+    columns and dependence may differ from the public ones; at most 30 000 answers are used. A
+    second population has the single columns of the result. Where columns are ``always`` asked, such
+    as a target, a second version of the public rows takes them from it. All are fitted to each half
+    of the answers, and scored on the other half. Populations, and versions of the public rows, are
+    averaged by posterior probability, and both averages are mixed with the posterior mean of their
+    shares. So a wrong table gets a small weight, once the answers can tell. The distribution holds
+    the drawn rows, and the fit takes two to four times as long.
 
     A step takes 6 n_s operations per category of an asked column and covered cell, independent of
     the number of other columns. The answers of a million people take about 50 MB.

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from sklearn_dpgen.tables._answer_fit import coverages, log_likelihoods
@@ -17,7 +17,11 @@ __all__ = ["PublicPopulation", "completed", "mixture_share", "reweighted"]
 # The most public rows, and answers that reweight them: a table of both is held in float32.
 _MOST_ROWS, _MOST_ANSWERS = 2000, 30_000
 _MAX_ITER = 60
-_TINY = 1e-12
+# Points of a midpoint rule.
+_N_SHARES = 200
+# Prior odds against the public cells of columns that may be wrong where others are right.
+_DOUBT = 3
+_TINY, _LEAST_WEIGHT = 1e-12, 1e-3
 
 
 class Mixture(NamedTuple):
@@ -78,7 +82,8 @@ class PublicPopulation:
             return Mixture(P, np.full(len(P), 1 / len(P)))
         weights = mixture_weights(self._cross_fitted(encoded, max(1, n_iter // 2)))
         parts = self._parts(encoded, P)
-        kept = [(w, part) for w, part in zip(weights, parts, strict=True) if w > 0]
+        # Rows of no weight would be drawn hardly ever, and fill the file.
+        kept = [(w, part) for w, part in zip(weights, parts, strict=True) if w > _LEAST_WEIGHT]
         shares = np.concatenate([w * part.shares for w, part in kept])
         return Mixture(np.vstack([part.P for _, part in kept]), shares / shares.sum())
 
@@ -218,9 +223,9 @@ def reweighted(covered, floor, strength):
 def mixture_weights(scores):
     """Return the weights of two populations, and one or more mixtures of public rows.
 
-    Each of both groups is averaged with posterior probabilities at equal prior ones, which are
-    nearly 0 or 1 where the answers decide. Between the groups the likelihood is maximized, since
-    neither need be right.
+    Both groups are averaged by posterior probabilities, which are nearly 0 or 1 where the answers
+    decide; prior odds are 1 to 3 against the first mixture of public rows. The groups are mixed
+    with the posterior mean of their shares, since neither need be right.
 
     Parameters
     ----------
@@ -232,7 +237,10 @@ def mixture_weights(scores):
     ndarray of shape (2 + n_public,)
     """
     groups = scores[:, :2], scores[:, 2:]
-    odds = [softmax(group.sum(axis=0)) for group in groups]
+    # A right target from the population costs less than a wrong one from the public table.
+    doubt = np.zeros(groups[1].shape[1])
+    doubt[0] = np.log(_DOUBT)
+    odds = [softmax(groups[0].sum(axis=0)), softmax(groups[1].sum(axis=0) - doubt)]
     share = mixture_share(
         *(logsumexp(group, b=o, axis=1) for group, o in zip(groups, odds, strict=True))
     )
@@ -240,7 +248,9 @@ def mixture_weights(scores):
 
 
 def mixture_share(alone, public):
-    """Return the share of the second part of a mixture of two that maximizes the likelihood.
+    """Return the posterior mean of the share of the second part of a mixture of two.
+
+    The prior is uniform in [0, 1], so that answers that do not decide give each part one half.
 
     Parameters
     ----------
@@ -250,19 +260,9 @@ def mixture_share(alone, public):
     Returns
     -------
     float
-        In [0, 1].
     """
-    ratio = np.expm1(public - alone)
-
-    def slope_at(share):
-        return (ratio / (1 + share * ratio)).sum()
-
-    # The likelihood is concave.
-    if slope_at(0.0) <= 0:
-        return 0.0
-    if slope_at(1.0) >= 0:
-        return 1.0
-    found = minimize_scalar(
-        lambda share: -np.log1p(share * ratio).sum(), bounds=(0, 1), method="bounded"
+    shares = (np.arange(_N_SHARES) + 0.5) / _N_SHARES
+    scores = np.array(
+        [np.logaddexp(alone + np.log1p(-s), public + np.log(s)).sum() for s in shares]
     )
-    return float(found.x)
+    return float(softmax(scores) @ shares)

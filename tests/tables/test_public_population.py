@@ -1,0 +1,217 @@
+"""A public table as the prior of LocalTableSampler: what it changes, and when it counts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from answer_tables import ask, make, soft_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklearn_dpgen import load
+from sklearn_dpgen.mechanisms import JointRandomizedResponse
+from sklearn_dpgen.preprocessing import PublicTable
+from sklearn_dpgen.schema import Categorical, Schema
+from sklearn_dpgen.tables import LocalTableSampler
+from sklearn_dpgen.tables._answer_fit import coverages, log_likelihoods
+from sklearn_dpgen.tables._public_population import (
+    completed,
+    mixture_share,
+    mixture_weights,
+    reweighted,
+    tilted,
+)
+
+SIZES = [3, 4, 2]
+SCHEMA = Schema({name: Categorical(range(4)) for name in "abc"})
+
+
+def copies(n, seed, shift=0):
+    """Return records of which all columns follow from the first one."""
+    first = np.random.default_rng(seed).integers(4, size=n)
+    return pd.DataFrame({"a": first, "b": (first + shift) % 4, "c": (first + 2 * shift) % 4})
+
+
+def joint(sampler, first="a", second="b"):
+    """Return the probabilities of pairs of categories under the distribution."""
+    blocks = sampler.encoder_.blocks_
+    P = sampler.law_.probabilities
+    return (P[:, blocks[first]] * sampler.law_.shares[:, None]).T @ P[:, blocks[second]]
+
+
+# The parts.
+
+
+def test_likelihoods_of_rows_with_shares_are_linear():
+    """Coverages, shares and likelihoods agree, with one box per answer and with several."""
+    for n_asked in ((1, 2), (3,)):
+        mechanism, encoded = ask(SIZES, 2.0, n_asked=n_asked[:1])
+        P = soft_rows(SIZES)
+        shares = torch.tensor([0.5, 0.2, 0.2, 0.1, 0.0], dtype=P.dtype)
+        K, floor = coverages(mechanism, encoded, P)
+        found = log_likelihoods(mechanism, encoded, P, shares)
+        even = log_likelihoods(mechanism, encoded, P)
+        assert_allclose(found - even, torch.log((floor + K @ shares) / (floor + K.mean(1))))
+        single = torch.eye(5, dtype=P.dtype)[2]
+        expected = log_likelihoods(mechanism, encoded, P[:, 2:3])
+        assert_allclose(log_likelihoods(mechanism, encoded, P, single), expected)
+
+
+def test_rows_are_completed_by_the_population():
+    P = np.array([[0.9, 0.1, 0.0, 1.0], [0.0, 1.0, 0.5, 0.5]])
+    codes = np.array([[0, -1], [1, 1], [-1, 0]] * 50)
+    rows = completed(codes, P, [2, 2], np.random.default_rng(0))
+    # Only the first row of the population has category 0 of the first column.
+    assert_array_equal(rows[::3], np.tile([1, 0, 0, 1], (50, 1)))
+    assert_array_equal(rows[1::3], np.tile([0, 1, 0, 1], (50, 1)))
+    # Only the second has category 0 of the second column.
+    assert_array_equal(rows[2::3], np.tile([0, 1, 1, 0], (50, 1)))
+
+
+def test_shares_of_rows_explain_the_answers():
+    """Of a row that covers all answers and one that covers none, with literal optima."""
+    covered = torch.tensor([[1.0, 0.0]] * 10)
+    assert_allclose(reweighted(covered, 0.1, 1e6), [0.5, 0.5], atol=1e-5)
+    assert_allclose(reweighted(covered, 0.1, 1e-9), [1, 0], atol=1e-2)
+    # The optimum of log(.1 + w) - KL is where 1 / (.1 + w) = log(w / (1 - w)).
+    w = reweighted(covered, 0.1, 1.0)[0]
+    assert np.log(w / (1 - w)) == pytest.approx(1 / (0.1 + w), abs=1e-3)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_tilted_rows_have_the_given_means(seed):
+    rng = np.random.default_rng(seed)
+    P = np.hstack([rng.dirichlet(np.full(size, 2.0), size=6) for size in SIZES])
+    means = np.concatenate([rng.dirichlet(np.full(size, 5.0)) for size in SIZES])
+    found = tilted(P, means, SIZES)
+    assert_allclose(found.mean(axis=0), means, atol=1e-3)
+    for block in np.split(found, np.cumsum(SIZES)[:-1], axis=1):
+        assert_allclose(block.sum(axis=1), 1)
+    # Ratios of odds between rows are kept.
+    odds, before = found[:, 0] / found[:, 1], P[:, 0] / P[:, 1]
+    assert_allclose(odds / odds[0], before / before[0], rtol=1e-6)
+
+
+# The gate.
+
+
+@pytest.mark.parametrize(
+    ("alone", "public", "share"),
+    [
+        # One answer with likelihood (1 - s) a + s b: the mean is (a + 2 b) / (3 (a + b)).
+        ([0.2], [0.6], 7 / 12),
+        ([0.6], [0.2], 5 / 12),
+        # Of two with s each, ∫ s³ / ∫ s² = 3/4.
+        ([1e-30, 1e-30], [0.5, 0.5], 3 / 4),
+        # Answers that do not decide.
+        ([0.3] * 50, [0.3] * 50, 1 / 2),
+        # Of 98, 1 / 100 is left to what gives no answer a chance.
+        ([0.5] * 98, [1e-30] * 98, 1 / 100),
+    ],
+)
+def test_the_share_of_public_rows_is_a_posterior_mean(alone, public, share):
+    assert mixture_share(np.log(alone), np.log(public)) == pytest.approx(share, abs=1e-3)
+
+
+def test_weights_of_all_parts():
+    # Odds of the sums of logarithms are 4 to 1, and 1 to 9; the prior ones of the latter 1 to 3.
+    p = np.array([[0.4, 0.1, 0.1, 0.3], [0.1, 0.1, 0.1, 0.3]])
+    found = mixture_weights(np.log(p))
+    groups = p[:, :2] @ [0.8, 0.2], p[:, 2:] @ [1 / 28, 27 / 28]
+    share = mixture_share(*np.log(groups))
+    assert_allclose(found, [(1 - share) * 0.8, (1 - share) * 0.2, share / 28, share * 27 / 28])
+
+
+# The estimator.
+
+
+def fitted(public, n=4000, epsilon=2.0, **options):
+    mechanism = JointRandomizedResponse(epsilon, schema=SCHEMA, n_asked=2).fit()
+    answers = mechanism.transform(copies(n, None))
+    options = {"population_size": 20, "max_iter": 60} | options
+    return LocalTableSampler(mechanism, public=public, **options).fit(answers)
+
+
+def test_a_right_table_adds_dependence_that_few_answers_lack():
+    agree = [np.trace(joint(fitted(public, n=400))) for public in (None, copies(1000, 0))]
+    assert agree[1] > agree[0]
+    assert agree[1] > 0.8
+    # Of no use is a table whose columns agree otherwise.
+    assert np.trace(joint(fitted(copies(1000, 0, shift=1), n=400))) < agree[1]
+
+
+def test_a_wrong_table_gets_no_weight():
+    public = copies(1000, 0, shift=1)
+    sampler = fitted(public, max_iter=150)
+    table = joint(sampler)
+    assert table[np.arange(4), (np.arange(4) + 1) % 4].sum() < 0.25
+    assert np.trace(table) > 0.5
+
+
+def test_answers_and_accounting_do_not_depend_on_the_table(monkeypatch):
+    X = copies(200, 0)
+
+    def keep(answers):
+        seen.append(answers)
+        return answers
+
+    seen, reports = [], []
+    for public in (None, X):
+        mechanism = JointRandomizedResponse(2.0, schema=SCHEMA)
+        sampler = make(mechanism, privatize=True, random_state=0, public=public)
+        plan = sampler.plan()
+        with monkeypatch.context() as patch:
+            patch.setattr(sampler, "_encoded", lambda X, read=sampler._encoded: keep(read(X)))
+            sampler.fit(X)
+        reports.append(sampler.privacy_)
+        assert plan.public == sampler.privacy_.public
+    assert_array_equal(*seen)
+    assert replace(reports[1], public=reports[0].public) == reports[0]
+    assert reports[1].public == (*reports[0].public, "public")
+
+
+def test_a_table_with_weights_and_columns_in_part():
+    public = copies(300, 0)[["b", "a"]].assign(w=1.0)
+    sampler = fitted(PublicTable(public, weights="w"), n=300)
+    assert list(sampler.sample(5).columns) == list(SCHEMA)
+    assert sampler.law_.shares.sum() == pytest.approx(1)
+    answers = sampler.mechanism_.transform(copies(50, 1))
+    P = torch.tensor(sampler.law_.probabilities.T)
+    encoded = sampler.mechanism_.encode_release(answers)
+    shares = torch.tensor(sampler.law_.shares)
+    expected = log_likelihoods(sampler.mechanism_, encoded, P, shares)
+    assert_allclose(sampler.score_samples(answers), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_answers(n):
+    assert len(fitted(copies(30, 0), n=n).sample(4)) == 4
+
+
+def test_a_target_may_come_from_the_answers():
+    mechanism = JointRandomizedResponse(4.0, schema=SCHEMA, n_asked=2, always=["c"]).fit()
+    answers = mechanism.transform(copies(4000, None))
+    public = copies(1000, 0).assign(c=np.random.default_rng(1).integers(4, size=1000))
+    sampler = LocalTableSampler(mechanism, population_size=20, max_iter=150, public=public)
+    sampler.fit(answers)
+    assert np.trace(joint(sampler)) > 0.8
+    assert np.trace(joint(sampler, "a", "c")) > 0.5
+
+
+def test_a_saved_model_samples_without_the_table(tmp_path):
+    sampler = fitted(copies(300, 0), n=300)
+    sampler.save(tmp_path / "a.safetensors")
+    loaded = load(tmp_path / "a.safetensors")
+    assert loaded.public is None
+    assert loaded.sample(50, random_state=0).equals(sampler.sample(50, random_state=0))
+
+
+def test_a_table_without_columns_of_the_schema():
+    with pytest.raises(ValueError, match="public must have a column of the schema"):
+        fitted(pd.DataFrame({"z": [1]}), n=10)
+    with pytest.raises(ValueError, match="The 'public' parameter"):
+        fitted(3, n=10)
