@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import log_softmax, logsumexp, softmax
 
 from sklearn_dpgen.tables._answer_fit import coverages, log_likelihoods
 from sklearn_dpgen.tables._distributions import resampled
@@ -240,10 +240,12 @@ def mixture_weights(scores):
     # A right target from the population costs less than a wrong one from the public table.
     doubt = np.zeros(groups[1].shape[1])
     doubt[0] = np.log(_DOUBT)
-    odds = [softmax(groups[0].sum(axis=0)), softmax(groups[1].sum(axis=0) - doubt)]
-    share = mixture_share(
-        *(logsumexp(group, b=o, axis=1) for group, o in zip(groups, odds, strict=True))
+    logs = [log_softmax(groups[0].sum(axis=0)), log_softmax(groups[1].sum(axis=0) - doubt)]
+    alone, public = (
+        logsumexp(group + log, axis=1) for group, log in zip(groups, logs, strict=True)
     )
+    share = mixture_share(alone, public)
+    odds = np.exp(logs[0]), np.exp(logs[1])
     return np.concatenate([(1 - share) * odds[0], share * odds[1]])
 
 
