@@ -304,7 +304,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         report = learner_report(
             self.mechanism_.privacy_, privatize=self.privatize, carried=self.mechanism is None
         )
-        self.privacy_ = self._of_public(report)
+        self.privacy_ = self._of_public(report, public)
         self._privatizes, self._device = self.privatize, self.device
         answers = self._encoded(X)
         fit = AnswerFit(
@@ -423,15 +423,19 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         )
 
     def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
-        return self._of_public(super().plan(n_samples, n_features))
+        report, public = super().plan(n_samples, n_features), as_public_table(self.public)
+        schema = getattr(self.mechanism, "schema", None)
+        rows = None if public is None or schema is None else public.read(schema)
+        return self._of_public(report, rows)
 
     plan.__doc__ = LearnerPlanMixin.plan.__doc__
 
-    def _of_public(self, report):
-        """Return the report with the public table among the public facts."""
+    def _of_public(self, report, rows):
+        """Return the report with the public table among the public facts, and its hash."""
         if self.public is None:
             return report
-        return replace(report, public=(*report.public, "public"))
+        tables = {} if rows is None else {"public": rows.sha256}
+        return replace(report, public=(*report.public, "public"), public_tables=tables)
 
     def _prior_weight(self, n_answers):
         """Return the weight of the prior, in nats of the likelihood of all answers."""

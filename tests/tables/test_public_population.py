@@ -174,7 +174,10 @@ def test_answers_and_accounting_do_not_depend_on_the_table(monkeypatch):
         reports.append(sampler.privacy_)
         assert plan.public == sampler.privacy_.public
     assert_array_equal(*seen)
-    assert replace(reports[1], public=reports[0].public) == reports[0]
+    assert plan.public_tables == sampler.privacy_.public_tables
+    assert reports[1].public_tables == {"public": PublicTable(X).read(SCHEMA).sha256}
+    without = {"public": reports[0].public, "public_tables": {}, "caveats": reports[0].caveats}
+    assert replace(reports[1], **without) == reports[0]
     assert reports[1].public == (*reports[0].public, "public")
 
 
