@@ -410,7 +410,9 @@ class LogLinearChain:
             probabilities = conditional.probabilities(codes).astype(np.float64)
         else:
             starts = range(0, len(codes), _POSTERIOR_ROWS)
-            parts = [self._last_given_public(codes[i : i + _POSTERIOR_ROWS]) for i in starts]
+            parts = [
+                self._last_given_public(codes[i : i + _POSTERIOR_ROWS], self.public) for i in starts
+            ]
             probabilities = np.concatenate(parts)
         column = conditional.column
         return probabilities[:, self.blocks[column]] * self.shares[column]
@@ -419,7 +421,7 @@ class LogLinearChain:
     def _n_blocks(self):
         return [int(blocks.max()) + 1 for blocks in self.blocks]
 
-    def _last_given_public(self, codes):
+    def _last_given_public(self, codes, public):
         """Return the probabilities of the blocks of the last column, over all public rows.
 
         A row with the block c in a column multiplies the odds of c there by one plus k_c. So the
@@ -427,9 +429,9 @@ class LogLinearChain:
         a row whose block is not known. It gives the weight of each row from the other columns.
         """
         n_blocks, width = self._n_blocks, len(self.blocks)
-        rows = self.public.known_or(n_blocks)
+        rows = public.known_or(n_blocks)
         every = np.hstack([codes, np.broadcast_to(n_blocks, codes.shape)])
-        logs = np.broadcast_to(np.log(self.public.weights), (len(codes), len(rows))).copy()
+        logs = np.broadcast_to(np.log(public.weights), (len(codes), len(rows))).copy()
         here = np.arange(len(codes))
         for conditional in self.conditionals:
             column = conditional.column
@@ -446,8 +448,8 @@ class LogLinearChain:
             logs += chances[:, rows[:, column]]
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
-        shares = np.stack([np.bincount(rows[:, column], w, minlength=len(odds)) for w in weights])
-        shares /= totals
+        own = [np.bincount(rows[:, column], w, minlength=len(odds)) for w in weights]
+        shares = np.stack(own) / totals
         return free * (shares.sum(axis=1, keepdims=True) + (shares * odds)[:, :-1])
 
     def redraw(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -342,7 +342,8 @@ def pooled_ridges(residuals, n_records):
     """
     if not residuals:
         return []
-    logs, gains = zip(*[_energies(*one, n_records) for one in residuals], strict=True)
+    found = [_energies(r, turns, noise, n_records) for r, turns, noise in residuals]
+    logs, gains = zip(*found, strict=True)
     likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
     prior = np.append(_PRIOR_MARGINALS, np.full(len(_ENERGIES) - 1, 1 / len(_ENERGIES)))
     mixture = prior / prior.sum()
