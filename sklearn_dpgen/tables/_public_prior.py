@@ -34,8 +34,12 @@ _GROUPS = 6
 # Weights keep at least this share of the effective number of rows: shares that they do not attain
 # are fitted by the chain, which costs less dependence.
 _LEAST_SHARE = 0.7
-# Prior variances of the logits of shares, from the weakest penalty on.
-_PENALTIES = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
+# Prior precisions of the logits of shares, from the strongest on, and options of each fit, which
+# starts from the last.
+_PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+_OPTIONS = {"maxiter": 60, "ftol": 1e-7}
+# The least share that a penalty is proportional to.
+_RARE = 1e-3
 # The prior of full agreement counts as so many units of squared noise, and as so many standard
 # deviations of the sum of all squared residuals under noise alone.
 _PRIOR, _DEVIATIONS = 10.0, 3.0
@@ -87,30 +91,35 @@ def tilted_weights(codes, weights, shares, variances):
         total = tilted.sum()
         return tilted / total, logs.max() + np.log(total)
 
-    def objective(theta, ridge):
+    def objective(scaled, ridge, scale):
+        # In these units the curvature is about one.
+        theta = scaled / scale
         tilted, value = tilt(theta)
         mass = np.bincount(places.ravel(), np.repeat(tilted, len(sizes)), minlength=len(theta) + 1)
         # Shares are those of known cells.
         wanted = target * (tilted @ known)[columns]
         value += (ridge * theta**2).sum() / 2 - theta @ wanted
-        return value, mass[:-1] - wanted + ridge * theta
+        return value, (mass[:-1] - wanted + ridge * theta) / scale
 
-    n_rows = _n_effective(np.exp(base))
-    least = _LEAST_SHARE * n_rows
+    best, theta = np.exp(base), np.zeros(len(target))
+    least = _LEAST_SHARE * _n_effective(best)
     for penalty in _PENALTIES:
-        ridge = noise + penalty * np.maximum(target, 1e-3)
+        ridge = noise + penalty * np.maximum(target, _RARE)
+        scale = np.sqrt(ridge + target)
         found = minimize(
             objective,
-            np.zeros(len(target)),
-            args=(ridge,),
+            theta * scale,
+            args=(ridge, scale),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": 60},
+            options=_OPTIONS,
         )
-        tilted, _ = tilt(found.x)
-        if _n_effective(tilted) >= least:
-            return tilted
-    return np.exp(base)
+        theta = found.x / scale
+        tilted, _ = tilt(theta)
+        if _n_effective(tilted) < least:
+            break
+        best = tilted
+    return best
 
 
 def _n_effective(weights):
