@@ -414,15 +414,18 @@ def _not_negative(parents, totals, counts):
 _SPIKE, _NEAR, _LEAST_SPIKE = 4.0, 4, 0.003
 
 
-def joined_cells(tree, counts, variances, n_records):
+def joined_cells(tree, counts, variances, n_records, is_seen):
     """Return the starts of at most 192 cells of leaves whose counts are known at each leaf.
 
     Parameters
     ----------
     tree : ColumnTree
+        Of at least two levels.
     counts : ndarray of shape (tree.n_values,)
     variances : ndarray of shape (tree.n_values,)
     n_records : float
+    is_seen : ndarray of bool of shape (tree.n_values,)
+        Whether a leaf may have a cell of its own; others are in the interval above them.
 
     Returns
     -------
@@ -435,7 +438,10 @@ def joined_cells(tree, counts, variances, n_records):
     excess = (counts - around)[spikes]
     body = counts.copy()
     body[spikes] -= excess
-    starts = np.arange(tree.n_values)
+    is_start = is_seen | np.append(True, is_seen[:-1])
+    is_start[tree.levels[1]] = True
+    (starts,) = np.nonzero(is_start)
+    body, variances = np.add.reduceat(body, starts), np.add.reduceat(variances, starts)
     return _cells(tree.n_values, tree.anchor, starts, body, variances, spikes, excess)[0]
 
 

@@ -86,7 +86,8 @@ def public_cells(tree, noisy, noise_scale, n_records, public):
     counts, variances = found
     starts, n_values = np.arange(tree.n_values), tree.n_values
     if tree.n_levels > 1:
-        starts = joined_cells(tree, counts[:n_values], variances[:n_values], n_records)
+        parts = counts[:n_values], variances[:n_values]
+        starts = joined_cells(tree, *parts, n_records, public[:n_values] > 0)
         counts, variances = (
             np.append(np.add.reduceat(v[:n_values], starts), v[n_values:])
             for v in (counts, variances)
@@ -135,8 +136,13 @@ def posterior_leaves(tree, noisy, noise_scale, n_records, public):
         share = (seen + flat) / (total + 1)
         whole = above[parents]
         sampling = whole**2 * share * (1 - share) / (total + 2)
-        logs, counts, variances = _shifted(counted, noise, whole * share, sampling)
-        evidence += logs - _shifted(counted, noise, whole * flat, 0)[0]
+        # Where the parent is below the noise, counts of its children tell nothing.
+        (live,) = np.nonzero(whole > noise_scale)
+        counts, variances = whole * share, sampling.copy()
+        if len(live):
+            own = counted[live], noise, counts[live], sampling[live]
+            logs, counts[live], variances[live] = _shifted(*own)
+            evidence += logs - _shifted(counted[live], noise, (whole * flat)[live], 0)[0]
         missing = above - np.bincount(parents, counts)
         free = np.maximum(np.bincount(parents, variances), _TINY)
         counts = np.maximum(counts + (missing / free)[parents] * variances, 0)
