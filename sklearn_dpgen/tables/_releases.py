@@ -482,7 +482,9 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, public
             measured.blocks.marginal(columns, affordable_cells(n, spread))
             for columns, spread in zip(candidates, spreads, strict=True)
         ]
-        is_predicted = is_choice or bool(number and public)
+        # What a public table expects of pairs is known without a fit.
+        is_triple = any(len(marginal.columns) == 3 for marginal in marginals)
+        is_predicted = is_choice or (public is not None and is_triple)
         expected = predict(marginals) if is_predicted else measured.independent(marginals)
         tables, _ = release_marginals(
             count(marginals), weights, lambda vector: run.release(vector, noise)
