@@ -54,6 +54,7 @@ _NOT_BOUND = frozenset(
         "ledger",
         "n_jobs",
         "noise",
+        "public",
         "random_state",
         "store",
         "verbose",
