@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import io
+import itertools
 import math
 import os
 import random
@@ -27,18 +28,22 @@ from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
 def scripted_entropy(seed):
     """Let the system's entropy be a script: its k-th draw is the same in every fit, no two alike.
 
-    So ``random_state=None`` is replayed as users have it, whoever draws.
+    So ``random_state=None`` is replayed as users have it, whoever draws. Seeds of generators, which
+    come from `random`, have a script of their own: how often certified noise draws depends on what
+    it is added to, and on luck.
     """
-    count = 0
 
-    def urandom(size):
-        nonlocal count
-        count += 1
-        return hashlib.shake_256(f"{seed} {count}".encode()).digest(size)
+    def script(name):
+        places = itertools.count()
+
+        def urandom(size):
+            return hashlib.shake_256(f"{seed} {name} {next(places)}".encode()).digest(size)
+
+        return urandom
 
     kept = os.urandom, random._urandom
     states = np.random.get_state(), torch.random.get_rng_state()  # noqa: NPY002
-    os.urandom = random._urandom = urandom
+    os.urandom, random._urandom = script("noise"), script("seeds")
     np.random.seed(seed)  # noqa: NPY002
     torch.manual_seed(seed)
     try:

@@ -297,6 +297,16 @@ def _tables(**settings):
 
 
 _ADDED = {"neighbours": "add_or_remove"}
+
+
+def _public(n=200):
+    """Return a public table with a column less, a label less and cells that are not known."""
+    rng = np.random.default_rng(2)
+    a = rng.uniform(size=n)
+    frame = {"e": a**2, "a": a, "b": (a > 0.5) * 1.0, "d": rng.choice([0.0, 1.0, 7.0], n)}
+    return pd.DataFrame(frame)
+
+
 _LEARNED = _tables(target="b", population_size=500, epsilon=1.0, delta=1e-5)
 _SEARCHED = SyntheticDataClassifier(
     _tables(target="b", n_bins=4, population_size=300),
@@ -312,6 +322,15 @@ AUTO = {
         _tables(**RICH, **_ADDED), _alone, TABLE, 2000, private="number"
     ),
     "auto: tables, certified": Replayed(_tables(noise="certified", n_bins=4), _alone, TABLE, 500),
+    "auto: tables with a public table": Replayed(
+        _tables(public=_public(), **RICH), _alone, TABLE, 2000
+    ),
+    "auto: tables with a public table, one more": Replayed(
+        _tables(public=_public(), **RICH, **_ADDED), _alone, TABLE, 2000, private="number"
+    ),
+    "auto: tables with a public table, certified": Replayed(
+        _tables(public=_public(), noise="certified", n_bins=4), _alone, TABLE, 500
+    ),
     "auto: persons with rows": Replayed(_relational(), _rows_of_persons, TABLE, 1000),
     "auto: persons with rows, one more": Replayed(
         _relational(**_ADDED), _rows_of_persons, TABLE, 1000, private="number"
