@@ -11,6 +11,7 @@ import numpy as np
 from sklearn_dpgen.domains import OneHot, Product
 from sklearn_dpgen.persistence._declarations import (
     Array,
+    Maybe,
     demand,
     is_distribution,
     list_of,
@@ -335,7 +336,8 @@ class LogLinearChain:
         "shares": list_of(Array("f", 1, low=0)),
         "conditionals": tuple[LogLinearConditional, ...],
         "conditioned": frozenset[int],
-        "public": PublicRecords | None,
+        # Absent in files of earlier releases.
+        "public": Maybe(PublicRecords | None),
     }
 
     domain: Product
