@@ -265,7 +265,7 @@ class PublicRecords:
     codes : ndarray of int of shape (n, p)
         The block of each cell, -1 where it is not known.
     weights : ndarray of shape (n,)
-        Of sum 1.
+        Positive, of sum 1.
     """
 
     _saved_state = {"codes": Array("i", 2, low=-1), "weights": Array("f", 1, low=0)}
@@ -276,6 +276,7 @@ class PublicRecords:
     def _check_saved_state(self):
         demand(len(self.codes) == len(self.weights), "Public rows have other weights.")
         demand(is_distribution(self.weights), "The weights of public rows do not sum to one.")
+        demand(self.weights.all(), "A public row has no weight.")
 
     def draw(self, n, n_blocks, rng):
         """Draw rows by weight.

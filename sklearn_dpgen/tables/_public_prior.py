@@ -164,7 +164,9 @@ class PublicPrior:
             [measured.block_shares(j) for j in columns],
             [measured.block_variances(j) + _FLOOR for j in columns],
         )
-        self.records = PublicRecords(codes.astype(np.int16), weights)
+        # Weights that are tiny beside others may underflow.
+        kept = weights > 0
+        self.records = PublicRecords(codes[kept].astype(np.int16), weights[kept])
         self._most = _MOST * self._reliabilities(measured.blocks)
         self.kept = self._most.copy()
         # The dependence in the public table of each released marginal.

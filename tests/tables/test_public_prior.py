@@ -223,6 +223,14 @@ def test_many_rows_are_thinned_evenly(monkeypatch):
     assert_array_equal(prior.records.codes, codes[::2])
 
 
+def test_rows_whose_weight_underflows_are_left_out():
+    codes, weights = dependent(60), np.ones(60)
+    weights[:20] = 1e-308
+    prior = prior_of(codes, measured_of(dependent(60)), weights)
+    assert prior.records.weights.min() > 0
+    assert_array_equal(prior.records.codes[-40:], codes[20:])
+
+
 # Agreement.
 
 N_COLUMNS = 5

@@ -385,23 +385,31 @@ KINDS_OF_PUBLIC = {
 FEW = {"population_size": 200, "max_iter": 3}
 
 
+SETTINGS = {
+    "little": {"epsilon": 0.01, "marginals": "auto", "schema": FINE, "n_bins": "auto"},
+    "some": {"epsilon": 8.0, "marginals": "pairs"},
+    "no noise": {"epsilon": np.inf, "target": "job", "schema": FINE, "n_bins": "auto"},
+}
+
+
 @pytest.mark.filterwarnings("ignore:Column 'job' of the public table")
-@pytest.mark.parametrize("epsilon", [0.01, 8.0, np.inf])
-@pytest.mark.parametrize("kind", KINDS_OF_PUBLIC)
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
-def test_public_tables_of_any_kind(kind, epsilon, tmp_path):
-    public = KINDS_OF_PUBLIC[kind]
-    for options in (KINDS["pairs"], {"schema": FINE, "n_bins": "auto", "marginals": "auto"}):
-        sampler = make(epsilon, public=public, **FEW | options).fit(X)
-        drawn = sampler.sample(50, random_state=0)
-        assert list(drawn) == list(SCHEMA)
-        kept = sampler.sample(20, conditions={"level": 1}, random_state=0)
-        assert (kept["level"] == 1).all()
-        sampler.save(tmp_path / "saved.safetensors")
-        loaded = sklearn_dpgen.load(tmp_path / "saved.safetensors")
-        pd.testing.assert_frame_equal(loaded.sample(50, random_state=0), drawn)
-        assert loaded.public_agreement_ == sampler.public_agreement_
-        assert loaded.public is None
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("kind", KINDS_OF_PUBLIC)
+def test_public_tables_of_any_kind(kind, setting, tmp_path):
+    public, options = KINDS_OF_PUBLIC[kind], SETTINGS[setting]
+    sampler = make(public=public, **FEW | options).fit(X)
+    drawn = sampler.sample(50, random_state=0)
+    assert list(drawn) == list(SCHEMA)
+    if "target" in options:
+        assert_allclose(sampler.target_law(X[:9]).sum(axis=1), 1, rtol=1e-5)
+    kept = sampler.sample(20, conditions={"level": 1}, random_state=0)
+    assert (kept["level"] == 1).all()
+    sampler.save(tmp_path / "saved.safetensors")
+    loaded = sklearn_dpgen.load(tmp_path / "saved.safetensors")
+    pd.testing.assert_frame_equal(loaded.sample(50, random_state=0), drawn)
+    assert loaded.public_agreement_ == sampler.public_agreement_
+    assert loaded.public is None
 
 
 def test_columns_that_the_public_table_lacks_are_fitted_as_without():
