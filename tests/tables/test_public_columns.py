@@ -185,6 +185,66 @@ def public_shares(tree, public):
     return np.concatenate(parts)
 
 
+def families(tree, level):
+    """Return the (first, stop) leaves of nodes by their parent; null is the leaf after all."""
+    edges = [*tree.levels[level], tree.n_values]
+    nodes = list(zip(edges[:-1], edges[1:], strict=True))
+    if level == tree.n_levels - 1:
+        return [nodes + [(tree.n_values, tree.n_values + 1)] * tree.nullable]
+    above = [*tree.levels[level + 1], tree.n_values]
+    pairs = zip(above[:-1], above[1:], strict=True)
+    return [[n for n in nodes if low <= n[0] < high] for low, high in pairs]
+
+
+def literal_posterior(tree, noisy, scale, n, public):
+    """Return counts and variances of leaves, level by level and node by node."""
+    sizes = [len(starts) + tree.nullable for starts in tree.levels]
+    given = np.split(noisy, np.cumsum(sizes)[:-1])
+    parents, null = [(n, 0.0)], []
+    for level in range(tree.n_levels - 1, -1, -1):
+        groups, rows = families(tree, level), []
+        for (whole, _), nodes in zip(parents, groups, strict=True):
+            total = sum(public[low:high].sum() for low, high in nodes)
+            width = {a: 0.05 * tree.n_values if a == tree.n_values else b - a for a, b in nodes}
+            for low, high in nodes:
+                flat = width[low] / sum(width.values())
+                share = (public[low:high].sum() + flat) / (total + 1)
+                variance = whole**2 * share * (1 - share) / (total + 2)
+                rows.append((whole * share, variance, share))
+        expected, sampling, shares = np.array(rows).T
+        counted = given[level][: len(rows)]
+        logs, gains = [], []
+        for shift in (0, 0.03, 0.06, 0.12, 0.25, 0.5, 1, 2, 4):
+            prior = shift**2 * expected**2 + sampling
+            logs.append(norm.logpdf(counted, expected, np.sqrt(prior + scale**2)).sum())
+            gains.append(prior / (prior + scale**2))
+        weights = np.exp(np.array(logs) - max(logs))
+        gain = weights @ np.array(gains) / weights.sum()
+        means, spread = expected + gain * (counted - expected), gain * scale**2
+        found, place = [], 0
+        for (whole, variance), nodes in zip(parents, groups, strict=True):
+            own = slice(place, place + len(nodes))
+            place += len(nodes)
+            moved = means[own] + (whole - means[own].sum()) * spread[own] / spread[own].sum()
+            moved = np.maximum(moved, 0)
+            moved = moved * whole / moved.sum()
+            found += zip(moved, spread[own] + shares[own] ** 2 * variance, strict=True)
+        if level == tree.n_levels - 1 and tree.nullable:
+            null = [found.pop()]
+        parents = found
+    return np.array([*parents, *null]).T
+
+
+@pytest.mark.parametrize("tree", TREES[:3], ids=lambda tree: str(tree.n_values))
+def test_each_level_is_a_kalman_step(tree):
+    private, public = drawn(tree, peaked(tree), 3000, 1), drawn(tree, peaked(tree), 20_000, 2)
+    noisy = tree.counts(private) + 15 * np.random.default_rng(0).normal(size=tree.n_cells)
+    counts, variances = posterior_leaves(tree, noisy, 15.0, 3010.0, public)
+    expected, spread = literal_posterior(tree, noisy, 15.0, 3010.0, public)
+    assert_allclose(counts, expected, atol=1e-6)
+    assert_allclose(variances, spread, rtol=1e-6)
+
+
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: str(tree.n_values))
 def test_under_much_noise_the_public_shares_stay(tree):
     public = drawn(tree, peaked(tree), 500, 0)
