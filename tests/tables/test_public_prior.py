@@ -215,6 +215,24 @@ def test_columns_without_dependence_are_not_copied():
     assert_array_equal(prior_of(codes, measured_of(dependent())).kept, 0)
 
 
+def test_the_dependence_of_a_column_beyond_sampling_error():
+    codes, base = dependent(400), np.linspace(1, 2, 400)
+    codes[:30, 1] = -1
+    prior = prior_of(codes, measured_of(dependent(400)), base)
+    weights, n = prior.records.weights, size_of(prior.records.weights)
+    energies, signals = np.zeros((3, 3)), np.zeros((3, 3))
+    for a, b in itertools.permutations(range(3), 2):
+        known = (codes[:, a] >= 0) & (codes[:, b] >= 0)
+        table = np.zeros((4, 4))
+        np.add.at(table, (codes[known, a], codes[known, b]), weights[known] / weights[known].sum())
+        gap = table - np.outer(table.sum(axis=1), table.sum(axis=0))
+        energies[a, b] = (gap**2).sum()
+        signals[a, b] = max(energies[a, b] - (1 - (table**2).sum()) / n, 0)
+    shares = (signals * energies).sum(axis=1) / (energies**2).sum(axis=1)
+    assert_allclose(prior.kept, 0.99 * n / (n + 100) * np.sqrt(shares), rtol=1e-4)
+    assert prior.kept[0] > 0.5
+
+
 def test_many_rows_are_thinned_evenly(monkeypatch):
     monkeypatch.setattr(_public_prior, "_MOST_ROWS", 11)
     codes = np.repeat(dependent(10), 2, axis=0)
@@ -355,6 +373,28 @@ def test_relating_sets_copies_and_ridges():
     assert_array_equal(measured.tables[1].ridges, wrong)
 
 
+def test_marginals_that_are_released_twice_count_as_one():
+    private, public = dependent(seed=1), dependent(seed=2)
+    first, second = (np.random.default_rng(i).normal(size=(3, 2)) for i in range(2))
+    (marginal,) = whole((0, 1), sizes=[3, 2])
+    (counts,) = marginal_counts([*private.T], [marginal])
+    twice, once = measured_of(private), measured_of(private)
+    for noise, scale in ((first, 20.0), (second, 10.0)):
+        twice.add(marginal, counts + scale * noise, scale, twice.independent([marginal])[0])
+    # Precisions of 1 and 4.
+    counts, scale = counts + (20 * first + 40 * second) / 5, np.sqrt(1 / (1 / 400 + 1 / 100))
+    once.add(marginal, counts, scale, once.independent([marginal])[0])
+    priors = [prior_of(public, measured) for measured in (twice, once)]
+    for prior, measured in zip(priors, (twice, once), strict=True):
+        prior.relate(measured)
+    assert_allclose(priors[0].kept, priors[1].kept, atol=1e-3)
+    (table,) = once.tables
+    for part in twice.tables:
+        assert_allclose(part.shares, table.shares)
+        # Two terms with half of a logit each.
+        assert_allclose(part.ridges, 2 * table.ridges, rtol=1e-2)
+
+
 # Ridges.
 
 FREQUENCIES = (np.arange(4), np.arange(4))
@@ -385,6 +425,26 @@ def test_energies_have_the_likelihood_of_normal_coefficients():
             assert found[cell] == pytest.approx(gain)
         # Coefficients of single columns have the weakest ridge.
         assert found[0, 0] == found[0, 2] == max(own.values())
+
+
+def test_ridges_are_posterior_means_of_gains():
+    """The mixture of energies maximizes the likelihood, with two marginals more as its prior."""
+    rng, noise, n = np.random.default_rng(0), 0.01, 2000
+    tables = [s * rng.normal(size=(4, 4)) for s in (0.005, 0.02, 0.08)]
+    parts = [literal_energies(table, noise, n) for table in tables]
+    likelihoods = np.exp([logs - max(logs) for logs, _ in parts])
+    prior = np.array([1, *[1 / 11] * 10])
+    mixture = prior / prior.sum()
+    for _ in range(50):
+        posterior = likelihoods * mixture
+        posterior = posterior / posterior.sum(axis=1, keepdims=True)
+        mixture = (posterior.sum(axis=0) + prior) / (3 + prior.sum())
+    found = pooled_ridges([(table, FREQUENCIES, noise) for table in tables], n)
+    for ridges, weights, (_, gains) in zip(found, posterior, parts, strict=True):
+        for cell in gains[0]:
+            gain = sum(w * own[cell] for w, own in zip(weights, gains, strict=True))
+            ratio = np.clip(1 / max(gain, 1e-9) - 1, 0.01, 100)
+            assert ridges[cell] == pytest.approx(ratio / 16 + 0.2 / n, rel=1e-6)
 
 
 @pytest.mark.parametrize(("noise", "least"), [(1e-4, 50), (2e-3, 2), (2e-2, 2)])
