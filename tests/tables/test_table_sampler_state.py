@@ -73,8 +73,9 @@ def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
             assert not holds_no_more_than_it_says()
 
 
+@pytest.mark.parametrize("public", [None, table(50, seed=3)], ids=["alone", "public"])
 @pytest.mark.parametrize("store", ["codes", "none"])
-def test_what_is_learned_from_refers_to_no_records(monkeypatch, store):
+def test_what_is_learned_from_refers_to_no_records(monkeypatch, store, public):
     found, read = [], _table_sampler.open_records
 
     def watch(*args, **options):
@@ -90,12 +91,13 @@ def test_what_is_learned_from_refers_to_no_records(monkeypatch, store):
 
     class Keeps(Watched):
         def _release(self, plan, records, seed):
-            *released, fit = super()._release(plan, records, seed)
-            fit.count = records[0].marginal_counts
-            return *released, fit
+            *released, fit, prior = super()._release(plan, records, seed)
+            # The prior is None without a public table.
+            (prior or fit).count = records[0].marginal_counts
+            return *released, fit, prior
 
     monkeypatch.setattr(_table_sampler, "open_records", watch)
-    options = make(8.0, store=store).get_params(deep=False)
+    options = make(8.0, store=store, public=public).get_params(deep=False)
     assert Watched(**options).fit(table()).seen_ is None
     assert Keeps(**options).fit(table()).seen_ is not None
 
