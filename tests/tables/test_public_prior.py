@@ -375,15 +375,21 @@ def test_relating_sets_copies_and_ridges():
 
 def test_marginals_that_are_released_twice_count_as_one():
     private, public = dependent(seed=1), dependent(seed=2)
+    # The other way round from private ones, so that residuals are above the noise.
+    public[:, 1] = 1 - public[:, 1]
     first, second = (np.random.default_rng(i).normal(size=(3, 2)) for i in range(2))
     (marginal,) = whole((0, 1), sizes=[3, 2])
     (counts,) = marginal_counts([*private.T], [marginal])
     twice, once = measured_of(private), measured_of(private)
-    for noise, scale in ((first, 20.0), (second, 10.0)):
+    for noise, scale in ((first, 400.0), (second, 200.0)):
         twice.add(marginal, counts + scale * noise, scale, twice.independent([marginal])[0])
     # Precisions of 1 and 4.
-    counts, scale = counts + (20 * first + 40 * second) / 5, np.sqrt(1 / (1 / 400 + 1 / 100))
+    counts, scale = counts + (400 * first + 800 * second) / 5, 200 / np.sqrt(1.25)
     once.add(marginal, counts, scale, once.independent([marginal])[0])
+    for measured, places in ((twice, [0, 1]), (once, [0])):
+        shares, noise = _public_prior._combined(measured, places)
+        assert_allclose(shares, counts / len(private))
+        assert noise == pytest.approx(scale / len(private))
     priors = [prior_of(public, measured) for measured in (twice, once)]
     for prior, measured in zip(priors, (twice, once), strict=True):
         prior.relate(measured)
@@ -393,6 +399,16 @@ def test_marginals_that_are_released_twice_count_as_one():
         assert_allclose(part.shares, table.shares)
         # Two terms with half of a logit each.
         assert_allclose(part.ridges, 2 * table.ridges, rtol=1e-2)
+
+
+def test_a_marginal_without_noise_is_exact():
+    (marginal,) = whole((0, 1), sizes=[3, 2])
+    measured = measured_of(dependent())
+    for scale, counts in ((3.0, np.ones((3, 2))), (0.0, np.full((3, 2), 20_000 / 6))):
+        measured.add(marginal, counts, scale, measured.independent([marginal])[0])
+    shares, noise = _public_prior._combined(measured, [0, 1])
+    assert noise == 0
+    assert_allclose(shares, 1 / 6)
 
 
 # Ridges.
