@@ -282,6 +282,16 @@ def test_tables_are_fitted_whatever_is_copied(groups):
     assert follows[codes[:, 2] < 3].mean() > 0.6
 
 
+def test_impossible_cells_are_never_copied():
+    codes = rows_of_a_fit()
+    own = CopiedColumn(2, 0.9, np.array([0.2, 0.5, 0.3]), codes[:, 2])
+    barred = np.array([[0, 0, -40.0], [0, 0, 0]])
+    fixed = (LogLinearTerm((0,), (np.arange(2), np.arange(3)), barred),)
+    chances = fit([], codes, own, fixed=fixed, spread=np.full(3, 1e-6)).probabilities(codes)
+    assert chances[codes[:, 0] == 0, 2].max() < 1e-6
+    assert chances[codes[:, 0] == 1, 2].mean() > 0.3
+
+
 def test_a_large_ridge_leaves_the_prior():
     codes = rows_of_a_fit()
     table = NoisyTable(
