@@ -8,6 +8,8 @@ __all__ = ["posterior_leaves", "public_blocks", "public_cells", "public_leaves"]
 
 # Standard deviations of the log-ratio of private to public shares, equally likely.
 _SHIFTS = np.array([0.0, 0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0])
+# Log-odds before the counts that a column is about that of the public table, against uniform ones.
+_TRUST = 2.0
 # Null is as wide as this share of all values, where the public table has none.
 _NULL_WIDTH = 0.05
 _TINY = 1e-12
@@ -151,7 +153,7 @@ def posterior_leaves(tree, noisy, noise_scale, n_records, public):
         if level == tree.n_levels - 1:
             nulls = counts[n_nodes:], variances[n_nodes:]
         above, spread = counts[:n_nodes], variances[:n_nodes]
-    if evidence < 0:
+    if evidence < -_TRUST:
         return None
     return np.append(above, nulls[0]), np.append(spread, nulls[1])
 

@@ -36,7 +36,7 @@ _GROUPS = 6
 _LEAST_SHARE = 0.7
 # Prior precisions of the logits of shares, from the strongest on, and options of each fit, which
 # starts from the last.
-_PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+_PENALTIES = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 _OPTIONS = {"maxiter": 60, "ftol": 1e-7}
 # The least share that a penalty is proportional to.
 _RARE = 1e-3

@@ -213,19 +213,24 @@ def literal_posterior(tree, noisy, scale, n, public):
                 rows.append((whole * share, variance, share))
         expected, sampling, shares = np.array(rows).T
         counted = given[level][: len(rows)]
+        # Children of a node below the noise keep the public shares.
+        pairs = zip(parents, groups, strict=True)
+        live = np.concatenate([np.full(len(nodes), whole > scale) for (whole, _), nodes in pairs])
         logs, gains = [], []
         for shift in (0, 0.03, 0.06, 0.12, 0.25, 0.5, 1, 2, 4):
             prior = shift**2 * expected**2 + sampling
-            logs.append(norm.logpdf(counted, expected, np.sqrt(prior + scale**2)).sum())
+            logs.append(norm.logpdf(counted, expected, np.sqrt(prior + scale**2))[live].sum())
             gains.append(prior / (prior + scale**2))
         weights = np.exp(np.array(logs) - max(logs))
         gain = weights @ np.array(gains) / weights.sum()
-        means, spread = expected + gain * (counted - expected), gain * scale**2
+        means = np.where(live, expected + gain * (counted - expected), expected)
+        spread = np.where(live, gain * scale**2, sampling)
         found, place = [], 0
         for (whole, variance), nodes in zip(parents, groups, strict=True):
             own = slice(place, place + len(nodes))
             place += len(nodes)
-            moved = means[own] + (whole - means[own].sum()) * spread[own] / spread[own].sum()
+            free = max(spread[own].sum(), 1e-300)
+            moved = means[own] + (whole - means[own].sum()) * spread[own] / free
             moved = np.maximum(moved, 0)
             moved = moved * whole / moved.sum()
             found += zip(moved, spread[own] + shares[own] ** 2 * variance, strict=True)
@@ -332,7 +337,7 @@ def test_a_spike_has_a_cell_of_its_own():
     tree = ColumnTree(5000)
     counts = 10_000 * peaked(tree)
     counts[[700, 4100]] += [800, 60]
-    starts = joined_cells(tree, counts, np.ones(5000), counts.sum())
+    starts = joined_cells(tree, counts, np.ones(5000), counts.sum(), np.ones(5000, dtype=bool))
     assert len(starts) <= MAX_CELLS
     widths = dict(zip(starts, np.diff(np.append(starts, 5000)), strict=True))
     assert widths[700] == widths[4100] == 1
