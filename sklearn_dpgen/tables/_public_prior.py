@@ -73,7 +73,9 @@ def tilted_weights(codes, weights, shares, variances):
     Maximum entropy relative to the given weights, with a ridge for the noise of the shares: the
     weights are proportional to w exp(Σ_j θ_j(x_j)) for the minimum of
 
-        log Σ_i w_i exp(Σ_j θ_j(x_ij)) - Σ_j ⟨θ_j, s_j⟩ + Σ_j ⟨v_j + c s_j, θ_j²⟩ / 2.
+        log Σ_i w_i exp(Σ_j θ_j(x_ij)) - Σ_j ⟨θ_j, s_j⟩ + Σ_j ⟨v_j + c s'_j, θ_j²⟩ / 2,
+
+    where s' is the larger one of the shares before and s.
 
     The least c of a fixed list is taken for which the effective number of rows stays above seven
     tenths of what it was. Columns whose shares are then not attained are fitted by the chain.
@@ -102,9 +104,10 @@ def tilted_weights(codes, weights, shares, variances):
         return value, (mass[:-1] - wanted + ridge * theta) / scale
 
     best, theta = np.exp(base), np.zeros(len(target))
+    own = np.bincount(places.ravel(), np.repeat(best, len(sizes)), minlength=len(theta) + 1)[:-1]
     least = _LEAST_SHARE * _n_effective(best)
     for penalty in _PENALTIES:
-        ridge = noise + penalty * np.maximum(target, _RARE)
+        ridge = noise + penalty * np.maximum(np.maximum(target, own), _RARE)
         scale = np.sqrt(ridge + target)
         found = minimize(
             objective,
