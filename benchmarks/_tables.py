@@ -41,11 +41,13 @@ __all__ = [
     "TWO",
     "Table",
     "independent",
+    "learners",
     "measures",
     "scores",
     "shapes",
     "split",
     "summarize",
+    "utility",
 ]
 
 DELTA = 1e-5
@@ -136,11 +138,6 @@ def scores(made, test, table):
     categories to it, and places among them where they are more than 255. Logistic regression has
     the encoded columns. It and the sliced distance do without columns of more labels than that.
     """
-    boosting = make_pipeline(
-        FunctionTransformer(partial(_with_categories, schema=table.schema)),
-        HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0),
-    )
-    models = {"boosting": boosting, "logistic": _on_encoded(_logistic(), table)}
     return (
         _distances(made, test, table)
         | _joint(made, test, table.schema)
@@ -148,8 +145,17 @@ def scores(made, test, table):
         | shapes(made, test, table)
         | _rare_labels(made, test, table.schema)
         | _inference(made, test, table)
-        | _utility(models, ("AUC", "accuracy"), made, test, table)
+        | utility(learners(table), ("AUC", "accuracy"), made, test, table)
     )
+
+
+def learners(table):
+    """Return the boosting and the logistic regression of `scores`, not fitted."""
+    boosting = make_pipeline(
+        FunctionTransformer(partial(_with_categories, schema=table.schema)),
+        HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0),
+    )
+    return {"boosting": boosting, "logistic": _on_encoded(_logistic(), table)}
 
 
 def _joint(made, test, schema):
@@ -246,7 +252,7 @@ def measures(made, test, table):
     boosting = HistGradientBoostingClassifier(max_iter=60, random_state=0)
     models = {"boosting": boosting, "logistic": _logistic()}
     models = {name: _on_encoded(model, table) for name, model in models.items()}
-    return _distances(made, test, table) | _utility(models, ("AUC",), made, test, table)
+    return _distances(made, test, table) | utility(models, ("AUC",), made, test, table)
 
 
 def _distances(made, test, table):
@@ -274,7 +280,7 @@ def _sliced_distance(made, test, schema):
 _SCORERS = {"AUC": "roc_auc", "accuracy": "accuracy"}
 
 
-def _utility(models, names, made, test, table):
+def utility(models, names, made, test, table):
     """Return the scores on test records of models that learned from synthetic ones."""
     found = {}
     for kind, model in models.items():
