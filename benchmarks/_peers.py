@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["MODELS", "QUICK", "RELATIONAL", "Fits", "fit", "versions"]
+__all__ = ["MODELS", "PUBLIC", "QUICK", "RELATIONAL", "Fits", "fit", "versions"]
 
 SCRIPTS = Path(__file__).parent / "peers"
 # What a peer calls its models, and the peer.
@@ -31,10 +31,13 @@ MODELS = {
 QUICK = [model for model in MODELS if "AIM" not in model]
 # Models of tables in which a person has several rows.
 RELATIONAL = {"dpsynth MST": ("dpsynth", "MST"), "dpsynth": ("dpsynth", "default")}
+# Models that have a public table beside the records.
+PUBLIC = {"JAM-PGM": ("jam", "JAM-PGM")}
 PACKAGES = {
     "opendp": ("opendp", "mbi", "jax", "numpy"),
     "smartnoise": ("smartnoise-synth", "opendp", "mbi", "jax", "numpy"),
     "dpmm": ("dpmm", "opendp", "numpy"),
+    "jam": ("mbi", "jax", "numpy"),
     "dpsynth": ("dpsynth", "mbi", "jax", "numpy"),
 }
 ONE_CORE = {
@@ -60,13 +63,13 @@ def versions(peer, environments):
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-def fit(model, codes, task, *, environments, limit, memory, timeout=None):
+def fit(model, codes, task, *, environments, limit, memory, timeout=None, public=None):
     """Return synthetic codes, or None, and the result of a fit.
 
     Parameters
     ----------
     model : str
-        Of `MODELS` or `RELATIONAL`.
+        Of `MODELS`, `RELATIONAL` or `PUBLIC`.
     codes : data frame
     task : dict
         See `peers/_fitting.py`.
@@ -77,6 +80,8 @@ def fit(model, codes, task, *, environments, limit, memory, timeout=None):
         GiB of the process's own memory.
     timeout : float, optional
         Seconds on the clock.
+    public : data frame, optional
+        Codes of a public table.
 
     Returns
     -------
@@ -89,7 +94,7 @@ def fit(model, codes, task, *, environments, limit, memory, timeout=None):
     subprocess.TimeoutExpired
         After ``timeout``.
     """
-    peer, name = (MODELS | RELATIONAL)[model]
+    peer, name = (MODELS | RELATIONAL | PUBLIC)[model]
     size = int(memory * 2**30)
     limits = {resource.RLIMIT_CPU: (limit, limit + 5), resource.RLIMIT_DATA: (size, size)}
 
@@ -99,6 +104,8 @@ def fit(model, codes, task, *, environments, limit, memory, timeout=None):
 
     with tempfile.TemporaryDirectory() as folder:
         codes.to_csv(Path(folder, "records.csv"), index=False)
+        if public is not None:
+            public.to_csv(Path(folder, "public.csv"), index=False)
         Path(folder, "task.json").write_text(json.dumps(task | {"model": name}))
         done = subprocess.run(
             [_python(peer, environments), SCRIPTS / f"fit_{peer}.py", folder],

@@ -31,6 +31,7 @@ import itertools
 import json
 import os
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -209,8 +210,7 @@ class Results:
 
     def add(self, row):
         """Add a row to those that are in the file now."""
-        with open(self.path.with_suffix(".lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.path.parent):
             self.rows = self._read() | {_key(row): row}
             rows = [self.rows[key] for key in sorted(self.rows, key=str)]
             columns = [*KEY, *SCORES, "cpu seconds", "failure"]
@@ -222,6 +222,17 @@ class Results:
             draft = self.path.with_suffix(".draft")
             draft.write_text(text)
             os.replace(draft, self.path)
+
+
+@contextmanager
+def locked(folder):
+    """Wait until no other process has locked the folder, and lock it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _key(row):

@@ -2,8 +2,10 @@
 
 The folder has ``records.csv``, codes in columns, and ``task.json``: the ``model``, ``epsilon``,
 ``delta``, a ``seed``, and the public ``sizes``, for each column the number of its codes and whether
-the last one is a null. ``made.csv`` and ``result.json`` are written. Seconds are of fit and sample,
-of all threads, without imports; the memory is the largest that the process held.
+the last one is a null. Where there is a public table, ``public.csv`` has its codes, and ``made`` is
+the number of records to make; it is that of the records elsewhere. ``made.csv`` and ``result.json``
+are written. Seconds are of fit and sample, of all threads, without imports; the memory is the
+largest that the process held.
 """
 
 import json
@@ -23,14 +25,16 @@ def main(fit):
     Parameters
     ----------
     fit : callable
-        Takes codes and the task, returns as many synthetic codes, and the algorithm, whose numbers
-        and names are its settings.
+        Takes codes, the task and, if there is one, the public table; returns synthetic codes, and
+        the algorithm, whose numbers and names are its settings.
     """
     folder = Path(sys.argv[1])
     task = json.loads((folder / "task.json").read_text())
-    codes = pd.read_csv(folder / "records.csv")
+    tables = [pd.read_csv(folder / "records.csv")]
+    if (folder / "public.csv").exists():
+        tables.append(pd.read_csv(folder / "public.csv"))
     start = time.process_time()
-    made, algorithm = fit(codes, task)
+    made, algorithm = fit(tables[0], task, *tables[1:])
     seconds = time.process_time() - start
     made.to_csv(folder / "made.csv", index=False)
     settings = {k: v for k, v in vars(algorithm).items() if isinstance(v, int | float | str)}
