@@ -5,7 +5,9 @@ mbi has the estimation alone. Each of T rounds spends a share of what is left of
 exponential mechanism chooses a marginal and whether its noisy private counts or the scaled public
 ones are measured, by how much the expected error would shrink in l1. Public counts cost nothing but
 the choice. The model is then estimated anew. Constants are the authors': all marginals up to three
-columns, 30 rounds, a fifth of a round's budget for its choice, models of at most 80 MB.
+columns, 30 rounds, a fifth of a round's budget for its choice, models of at most 80 MB. The
+estimation goes on from the last one, with 200 steps between rounds and 1000 at the end, not with
+1000 each time: that is four times as fast.
 
 The number of records is given. With it, adding a record changes one count of a marginal by 1, and a
 score by at most 2, since the error of the model and that of the public counts change by 1 each; the
@@ -34,6 +36,7 @@ class Settings:
     share_of_choices: float = 0.2
     most_megabytes: float = 80.0
     iterations: int = 1000
+    iterations_between: int = 200
 
 
 def fit(codes, task, public):
@@ -89,7 +92,9 @@ def fit(codes, task, public):
             measured,
             known_total=float(len(codes)),
             potentials=model.potentials if model else None,
-            iters=settings.iterations,
+            iters=settings.iterations_between
+            if turn + 1 < settings.rounds
+            else settings.iterations,
         )
     return model.synthetic_data(rows=task["made"]).df[list(codes)], settings
 
