@@ -30,7 +30,6 @@ import fcntl
 import itertools
 import json
 import os
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,6 +58,8 @@ KEY = ("pair", "wrong", "method", "n", "epsilon", "seed")
 SCORES = ("AUC boosting", "AUC logistic", "1-way TV", "2-way TV", "3-way TV")
 PARENTS = ("private alone", "public rows")
 CHILD = "both"
+# Methods that are not shown the public table.
+BLIND = ("private alone", "private rows")
 # What a wrong public table may cost.
 TOLERANCE = {name: 0.005 if name.startswith("AUC") else 0.002 for name in SCORES}
 CPU_SECONDS = 1800
@@ -252,7 +253,7 @@ def cases(args):
             epsilon = None
         if method == "public rows":
             n = None
-        if method in ("private alone", "private rows"):
+        if method in BLIND:
             wrong = RIGHT
         case = dict(zip(KEY, (name, wrong, method, n, epsilon, seed), strict=True))
         if _key(case) not in seen:
@@ -267,56 +268,58 @@ def run(case, args):
     if case["wrong"] != RIGHT:
         public = WRONG[case["wrong"]](pair, np.random.default_rng(seed))
     records = None if case["n"] is None else private_rows(pair, case["n"], seed)
-    start = time.process_time()
+    start = _seconds()
     made = METHODS[case["method"]](pair, public, records, case["epsilon"], seed, args)
-    seconds = time.process_time() - start
+    seconds = _seconds() - start
     if isinstance(made, str):
         return case | {"failure": made}
     found = pair_scores(pair, made, seed) | {"cpu seconds": seconds}
     return case | {name: float(f"{value:.5g}") for name, value in found.items()}
 
 
+def _seconds():
+    """Return the CPU seconds of this process and of those that it started and that have ended."""
+    return sum(os.times()[:4])
+
+
 def summarize(rows, args):
     """Print means and standard errors by setting, and where the child is below its parents."""
     frame = pd.DataFrame(rows)
-    frame = frame[frame["2-way TV"].notna()]
+    frame = frame[frame["2-way TV"].notna() & frame["method"].isin(args.methods)]
     faults = []
     for pair, wrong, n, epsilon in itertools.product(args.pairs, args.wrong, args.n, args.epsilon):
-        chosen = frame[
-            (frame["pair"] == pair)
+        of = _by_method(frame, pair, wrong, n, epsilon)
+        # Those without a setting are in every one, and make none of their own.
+        if not of.keys() - {"public rows", "private rows"}:
+            continue
+        setting = f"{pair}, public table wrong: {wrong}, n = {n}, epsilon = {epsilon:g}"
+        print(f"\n{setting}")
+        print(" " * 18 + "".join(f"{name:>15}" for name in SCORES) + "  CPU s  seeds")
+        for method, part in of.items():
+            cells = "".join(
+                f"{part[name].mean():9.3f} {_error(part[name]):5.3f}" for name in SCORES
+            )
+            print(f"  {method:<16}{cells}{part['cpu seconds'].mean():7.1f}{len(part):7}")
+        faults += [f"{setting}: {fault}" for fault in _faults(of, wrong, n)]
+    if CHILD in args.methods:
+        print(f"\n{len(faults)} below", *faults, sep="\n")
+
+
+def _by_method(frame, pair, wrong, n, epsilon):
+    """Return the rows of each method in a setting, by seed."""
+    found = {}
+    for method in METHODS:
+        seen = RIGHT if method in BLIND else wrong
+        part = frame[
+            (frame["method"] == method)
+            & (frame["pair"] == pair)
+            & (frame["wrong"] == seen)
             & (frame["n"].isna() | (frame["n"] == n))
             & (frame["epsilon"].isna() | (frame["epsilon"] == epsilon))
         ]
-        of = {
-            method: part.set_index("seed")[list(SCORES)]
-            for method, part in chosen.groupby("method")
-            if method in args.methods
-            for part in [part[part["wrong"].isin([wrong, RIGHT])]]
-            for part in [_preferring(part, wrong, method)]
-            if len(part)
-        }
-        if not {"private alone", CHILD, "reweighted", "JAM-PGM"} & of.keys():
-            continue
-        print(f"\n{pair}, public table wrong: {wrong}, n = {n}, epsilon = {epsilon:g}")
-        print(" " * 22 + "".join(f"{name:>17}" for name in SCORES) + "   seeds")
-        for method in (method for method in METHODS if method in of):
-            part = of[method]
-            cells = "".join(
-                f"{part[name].mean():11.3f} {_error(part[name]):5.3f}" for name in SCORES
-            )
-            print(f"  {method:<20}{cells}{len(part):8}")
-        faults += [
-            f"{pair}, {wrong}, n = {n}, epsilon = {epsilon:g}: {fault}"
-            for fault in _faults(of, wrong, n)
-        ]
-    print(f"\n{len(faults)} below:" if faults else "\nNothing below.")
-    print("\n".join(faults))
-
-
-def _preferring(part, wrong, method):
-    """Return the rows of a method with this public table; some have not seen any."""
-    free = method in ("private alone", "private rows")
-    return part[part["wrong"] == (RIGHT if free else wrong)]
+        if len(part):
+            found[method] = part.set_index("seed")
+    return found
 
 
 def _error(values):
