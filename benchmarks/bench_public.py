@@ -19,6 +19,7 @@ Results are added to ``results/public.json`` one by one; what is there is not do
     python benchmarks/peers/setup.py --to environments jam
     python benchmarks/bench_public.py --environments environments
     python benchmarks/bench_public.py --summary
+    python benchmarks/bench_public.py --epsilon 1 --plot doc/images/public_tables.png
 
 A summary has means over seeds and their standard errors. "below" is said of a score of "both" that
 is worse than that of the better parent, by more than a standard error of the difference; with a
@@ -33,6 +34,7 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import scipy.sparse
@@ -345,6 +347,55 @@ def _faults(of, wrong, n):
             yield f"{name} is not better than {better} ({gain.mean():.4f})"
 
 
+PLOTTED = {
+    "private alone": ("private alone", "#b3582c", "o"),
+    "public rows": ("public rows", "#7a7a7a", ""),
+    CHILD: ("both", "#31688e", "s"),
+    "private rows": ("private rows, without noise", "#bbbbbb", ""),
+}
+
+
+def plot(rows, args):
+    """Draw two scores against the number of private records, at the first epsilon."""
+    frame, epsilon = pd.DataFrame(rows), args.epsilon[0]
+    frame = frame[(frame["wrong"] == RIGHT) & frame["2-way TV"].notna()]
+    scores, sizes = ("AUC boosting", "2-way TV"), sorted(args.n)
+    size = 2.4 * len(args.pairs), 4.6
+    figure, axes = plt.subplots(2, len(args.pairs), figsize=size, sharex=True, squeeze=False)
+    for line, score in zip(axes, scores, strict=True):
+        for ax, pair in zip(line, args.pairs, strict=True):
+            for method, (label, colour, marker) in PLOTTED.items():
+                own = frame[(frame["pair"] == pair) & (frame["method"] == method)]
+                if method == "public rows":
+                    ax.axhline(own[score].mean(), color=colour, ls="--", lw=1.2, label=label)
+                    continue
+                if method != "private rows":
+                    own = own[own["epsilon"] == epsilon]
+                means = own.groupby("n")[score].agg(["mean", "sem"]).reindex(sizes).dropna()
+                ax.errorbar(
+                    means.index,
+                    means["mean"],
+                    means["sem"],
+                    color=colour,
+                    marker=marker,
+                    ms=3.5,
+                    lw=1.3,
+                    label=label,
+                )
+            ax.set_xscale("log")
+            ax.set_xticks(sizes, [f"{n:,}" for n in sizes], fontsize=7, minor=False)
+            ax.tick_params(axis="y", labelsize=7)
+            ax.minorticks_off()
+            ax.set_title(pair if score == scores[0] else "", fontsize=9)
+    for line, score in zip(axes, ("AUC of boosting", "two-way TV distance"), strict=True):
+        line[0].set_ylabel(score, fontsize=8)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.supxlabel("private records", fontsize=8)
+    figure.legend(handles, labels, ncols=4, loc="upper center", fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0, 1, 0.95))
+    figure.savefig(args.plot, dpi=110)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -358,8 +409,12 @@ def main():
     parser.add_argument("--environments", help="folder of peers' environments")
     parser.add_argument("--to", type=Path, default=RESULTS / "public.json", help="file of results")
     parser.add_argument("--summary", action="store_true", help="print what is in the results")
+    parser.add_argument("--plot", type=Path, help="draw what is in the results to this file")
     args = parser.parse_args()
     results = Results(args.to)
+    if args.plot is not None:
+        plot(results.rows.values(), args)
+        return
     if args.environments is None and not args.summary:
         args.methods = [method for method in args.methods if method != "JAM-PGM"]
     if not args.summary:
