@@ -30,7 +30,7 @@ class Small:
 class AnyMarginals(SchemaOfX, Small, TableSampler):
     marginals, target, n_bins, workload = "auto", None, 3, None
     population_size, max_iter, neighbours, constraints = 10, 2, "replace_one", None
-    unit_weights, max_rows, store, n_jobs = "equal", None, "auto", None
+    unit_weights, max_rows, store, n_jobs, public = "equal", None, "auto", None, None
 
 
 class AnyFoundBins(AnyMarginals):
