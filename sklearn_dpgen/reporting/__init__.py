@@ -5,7 +5,11 @@ for them, are computed without noise and are not private.
 """
 
 from sklearn_dpgen.reporting._fairness_displays import FairnessCurveDisplay, FairnessDisplay
-from sklearn_dpgen.reporting._marginal_displays import MarginalDisplay, PairDisplay
+from sklearn_dpgen.reporting._marginal_displays import (
+    MarginalDisplay,
+    PairDisplay,
+    PublicTableDisplay,
+)
 from sklearn_dpgen.reporting._model_card import model_card, verify_model_card
 from sklearn_dpgen.reporting._privacy_displays import TradeOffDisplay
 from sklearn_dpgen.reporting._quality_report import QualityReport
@@ -15,6 +19,7 @@ __all__ = [
     "FairnessDisplay",
     "MarginalDisplay",
     "PairDisplay",
+    "PublicTableDisplay",
     "QualityReport",
     "TradeOffDisplay",
     "model_card",

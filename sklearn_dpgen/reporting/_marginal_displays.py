@@ -31,9 +31,12 @@ from sklearn_dpgen.schema import Schema
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MarginalDisplay", "PairDisplay"]
+__all__ = ["MarginalDisplay", "PairDisplay", "PublicTableDisplay"]
 
 _N_SAMPLES = 20_000
+# Marginals in a figure of a public table, and the colours of those that agree or do not.
+_MOST_MARGINALS = 20
+_AGREES, _DIFFERS = "#31688e", "#b3582c"
 # Tick labels of an axis.
 _MOST_TICKS, _MOST_PAIR_TICKS = 12, 8
 
@@ -470,3 +473,101 @@ def _two(columns):
     if isinstance(columns, str) or len({*columns}) != 2 or len(columns) != 2:
         raise PublicValueError(f"columns must be two names, got {columns!r}.")
     return tuple(columns)
+
+
+class PublicTableDisplay:
+    """Where a public table agrees with the released counts: a point for each marginal.
+
+    Use :meth:`from_estimator`, which draws at once. The figure is computed from releases, and is
+    private.
+
+    Parameters
+    ----------
+    agreements : sequence of PublicAgreement
+        ``public_agreement_`` of a fitted :class:`~sklearn_dpgen.tables.TableSampler`.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the last plot.
+    figure_ : matplotlib Figure
+    points_ : matplotlib PathCollection
+        The distances of the public table.
+    limits_ : matplotlib BarContainer
+        The largest distances that noise and sampling explain.
+
+    See Also
+    --------
+    MarginalDisplay : Released and synthetic shares of one column.
+    """
+
+    def __init__(self, agreements: Sequence[Any]) -> None:
+        self.agreements = agreements
+
+    @classmethod
+    def from_estimator(cls, estimator: BaseEstimator, *, ax: "Axes | None" = None) -> Self:
+        """Draw the agreement of the public table of a fit, at no privacy cost.
+
+        Parameters
+        ----------
+        estimator : TableSampler
+            Fitted with ``public``.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on. None creates a figure.
+
+        Returns
+        -------
+        PublicTableDisplay
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed.
+        TypeError
+            The estimator was fitted without a public table.
+        """
+        import_pyplot(f"{cls.__name__}.from_estimator")
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "public_agreement_"):
+            raise PublicTypeError(
+                "estimator must be a TableSampler that was fitted with a public table, got "
+                f"{type(estimator).__name__} without public_agreement_."
+            )
+        return cls(estimator.public_agreement_).plot(ax)
+
+    def plot(self, ax: "Axes | None" = None) -> Self:
+        """Draw all single columns, and the other marginals that agree least: 20 at most.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on. None creates a figure.
+
+        Returns
+        -------
+        PublicTableDisplay
+        """
+        plt = import_pyplot(f"{type(self).__name__}.plot")
+        # A marginal that was released again counts once, as in its last release.
+        shown = list({one.columns: one for one in self.agreements}.values())
+        shown.sort(key=lambda one: (len(one.columns) > 1, -one.distance / max(one.limit, 1e-9)))
+        shown = shown[:_MOST_MARGINALS][::-1]
+        if ax is None:
+            size = 6.4, 1.2 + 0.24 * len(shown)
+            self.ax_ = plt.subplots(layout="constrained", figsize=size)[1]
+        else:
+            self.ax_ = ax
+        self.figure_ = self.ax_.figure
+        places = np.arange(len(shown))
+        self.limits_ = self.ax_.barh(
+            places, [one.limit for one in shown], color="0.85", label="noise and sampling alone"
+        )
+        colours = [_AGREES if one.agrees else _DIFFERS for one in shown]
+        self.points_ = self.ax_.scatter(
+            [one.distance for one in shown], places, c=colours, zorder=3, label="public table"
+        )
+        self.ax_.set_yticks(places, [plain_text(" × ".join(one.columns)) for one in shown])
+        self.ax_.set_xlabel("total variation distance from the released counts")
+        self.ax_.set_xlim(left=0)
+        self.ax_.legend(loc="best", fontsize="small")
+        return self

@@ -434,7 +434,8 @@ class LogLinearChain:
         n_blocks, width = self._n_blocks, len(self.blocks)
         rows = public.known_or(n_blocks)
         every = np.hstack([codes, np.broadcast_to(n_blocks, codes.shape)])
-        logs = np.broadcast_to(np.log(public.weights), (len(codes), len(rows))).copy()
+        # Public rows first, so that each step reads and adds whole rows of memory.
+        logs = np.broadcast_to(np.log(public.weights)[:, None], (len(rows), len(codes))).copy()
         here = np.arange(len(codes))
         for conditional in self.conditionals:
             column = conditional.column
@@ -448,11 +449,14 @@ class LogLinearChain:
                 break
             chances = -np.log(totals)
             chances[here, codes[:, column]] += np.log1p(odds[codes[:, column]])
-            logs += chances[:, rows[:, column]]
-        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        own = [np.bincount(rows[:, column], w, minlength=len(odds)) for w in weights]
-        shares = np.stack(own) / totals
+            if odds.any():
+                logs += np.ascontiguousarray(chances.T)[rows[:, column]]
+        weights = np.exp(logs - logs.max(axis=0))
+        order = np.argsort(rows[:, column], kind="stable")
+        present, starts = np.unique(rows[order, column], return_index=True)
+        shares = np.zeros((len(codes), len(odds)))
+        shares[:, present] = np.add.reduceat(weights[order], starts, axis=0).T
+        shares /= shares.sum(axis=1, keepdims=True) * totals
         return free * (shares.sum(axis=1, keepdims=True) + (shares * odds)[:, :-1])
 
     def redraw(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
