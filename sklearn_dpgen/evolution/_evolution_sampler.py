@@ -115,6 +115,10 @@ def next_degree(degree, moves, is_narrow, weights):
     return min(1.0, degree * max(1.0, median / length) / 2)
 
 
+# The share of the budget of moments that start the population.
+_MOMENTS_SHARE = 0.2
+
+
 def start_queries(sampler, facts):
     """Return the queries of the moments that start the population, or None."""
     if sampler.start == "public":
@@ -273,12 +277,12 @@ class PrivateEvolutionSampler(VotingSampler):
         Source of the candidates: ``random(n, rng)`` and ``vary(X, rng, degree)``. None takes
         :class:`TabularVariation` for a schema and :class:`EuclideanVariation` for a domain.
         Without either, records are compared as they are, and the interface stands for the domain.
-    start : {"public", "moments"}, default="public"
+    start : {"public", "moments"} or float, default="public"
         Source of the first population: ``random`` of the interface, or normal distributions with
         released means and covariances of the classes. Moments are paid from the budget, and need
         a domain without another interface or ``public``, Gaussian noise and the annealed schedule.
-    start_share : float, default=0.2
-        Share of the budget for "moments", in the scale in which Gaussian releases add up.
+        A number is their share of the budget, in the scale in which Gaussian releases add up;
+        "moments" is 0.2.
     public : array-like, data frame or None, default=None
         Public records in the form of ``X`` of ``fit``, for the interfaces of a schema or a domain:
         the first population is drawn from them, and variations take their categories from them.
@@ -428,8 +432,7 @@ class PrivateEvolutionSampler(VotingSampler):
     _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "schema": [Schema, None],
         "interface": [HasMethods(["random", "vary"]), None],
-        "start": [StrOptions({"public", "moments"})],
-        "start_share": [Interval(Real, 0, 1, closed="neither")],
+        "start": [StrOptions({"public", "moments"}), Interval(Real, 0, 1, closed="neither")],
         "public": ["array-like", None],
         "n_samples": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, _MOST_STEPS, closed="both")],
@@ -457,8 +460,7 @@ class PrivateEvolutionSampler(VotingSampler):
         schema: Schema | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         interface: VariationInterface | None = None,
-        start: str = "public",
-        start_share: float = 0.2,
+        start: str | float = "public",
         public: ArrayLike | pd.DataFrame | None = None,
         labels: str | None = None,
         classes: ArrayLike | None = None,
@@ -483,7 +485,6 @@ class PrivateEvolutionSampler(VotingSampler):
         self.domain = domain
         self.interface = interface
         self.start = start
-        self.start_share = start_share
         self.public = public
         self.labels = labels
         self.classes = classes
@@ -541,7 +542,9 @@ class PrivateEvolutionSampler(VotingSampler):
         most = [s.n_samples * (1 + len(first_degrees(self.schedule, s))) for s in settings]
         self._check_sizes("n_samples", sum(most), width, facts.width)
         queries = start_queries(self, facts)
-        start_share = None if queries is None else self.start_share
+        start_share = None
+        if queries is not None:
+            start_share = _MOMENTS_SHARE if self.start == "moments" else self.start
         n_moments = sum(query.size for query in queries or ())
         votes = self._votes_plan(facts, settings[0].shares, sum(most), start_share, n_moments)
         noise = votes.last_noise_scale

@@ -32,7 +32,7 @@ class Small:
     votes, metric = NoisyVotes(postprocess="simplex"), "l2"
     interface, embedding, n_samples, n_iter, verbose = None, None, 5, 2, 0
     schedule, smoothing, device = "annealed", 0.0, "cpu"
-    start, start_share, public = "public", 0.2, None
+    start, public = "public", None
 
 
 class AnyTable(SchemaOfX, Small, PrivateEvolutionSampler):

@@ -103,7 +103,7 @@ def spent(noises, delta, epsilon):
 def test_all_releases_are_within_the_budget(released, kind, share):
     X = BALL.sample(200, np.random.default_rng(0))
     y = np.arange(200) % 2
-    sampler = fit(kind, X, y, epsilon=1.5, start_share=share)
+    sampler = fit(kind, X, y, epsilon=1.5, start=share)
     report = sampler.privacy_
     noises = list(report.noise_scale.values())
     assert (len(released), report.n_releases, len(noises), sampler.n_iter_) == (4, 4, 4, 2)
@@ -188,7 +188,7 @@ def test_a_seed_repeats_the_noise_on_the_moments_for_the_same_fit_alone(released
 
     first = noise(X)
     assert are_unrelated(*first)
-    changes = [(X[::-1].copy() * 0.9, {}), (X, {"epsilon": 1.1}), (X, {"start_share": 0.3})]
+    changes = [(X[::-1].copy() * 0.9, {}), (X, {"epsilon": 1.1}), (X, {"start": 0.3})]
     for records, options in [*changes, (X, {"random_state": 1})]:
         for own, other in zip(first, noise(records, **options), strict=True):
             assert are_unrelated(own, other)
@@ -221,5 +221,5 @@ def test_what_moments_cannot_start_is_refused(released, options):
         fit("none", BALL.sample(50, np.random.default_rng(0)), None, **options)
     assert not released
     for share in (0.0, 1.0):
-        with pytest.raises(ValueError, match="'start_share' parameter"):
-            fit("none", BALL.sample(50, np.random.default_rng(0)), None, start_share=share)
+        with pytest.raises(ValueError, match="'start' parameter"):
+            fit("none", BALL.sample(50, np.random.default_rng(0)), None, start=share)

@@ -78,9 +78,9 @@ def test_values_that_are_not_counted_are_caught(monkeypatch):
     """Negative twin: a fit that releases a vector that its plan does not know of."""
     release = MomentPlan.release
 
-    def more(self, X, codes, noise):
+    def more(self, X, codes, noise, public):
         noise.add(X[:1].ravel(), 1.0, "gaussian")
-        return release(self, X, codes, noise)
+        return release(self, X, codes, noise, public)
 
     monkeypatch.setattr(MomentPlan, "release", more)
     assert not agree("moments", *counted(CASES["moments"]))
