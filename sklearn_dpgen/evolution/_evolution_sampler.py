@@ -692,6 +692,14 @@ class PrivateEvolutionSampler(VotingSampler):
         smooth = getattr(self.interface_, "smooth", self.interface_.vary)
         return self._checked(smooth(points, rng, degree), len(points), points.shape[1])
 
+    @classmethod
+    def _of_former(cls, found):
+        # The share of the moments was a parameter of its own.
+        share = found.pop("start_share", None)
+        if share is not None and found.get("start") == "moments":
+            found["start"] = share
+        return super()._of_former(found)
+
     def _check_saved_state(self):
         super()._check_saved_state()
         for points in self.candidates_:

@@ -45,6 +45,8 @@ class SavedEstimator:
     ``_check_saved_state()``
         Raises an InvalidFileError for attributes that fit their hints, but not each other. It may
         set attributes that follow from others.
+    ``_of_former(found)``
+        Returns the fields of a file of an earlier release as those of this one.
     """
 
     _saved_state: Mapping[str, Any] = {}
@@ -57,6 +59,11 @@ class SavedEstimator:
 
     def _check_saved_state(self) -> None:
         """Check attributes against each other; bases have nothing to check."""
+
+    @classmethod
+    def _of_former(cls, found: dict) -> dict:
+        """Return the fields of a file as those of this release."""
+        return found
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted estimator to a file, for :func:`sklearn_dpgen.load` to read.
@@ -115,7 +122,7 @@ def _describe(estimator):
 
 
 def _build(kind, found):
-    names = kind._get_param_names()
+    names, found = kind._get_param_names(), kind._of_former(dict(found))
     estimator = kind(**{name: found.pop(name) for name in names if name in found})
     estimator.set_params(**dict.fromkeys(declared(kind, "_not_saved").keys() & set(names)))
     estimator._validate_params()
