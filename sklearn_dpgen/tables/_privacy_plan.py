@@ -110,8 +110,8 @@ def warn_of_noise(n_records, column_scale, table_scale, *, epsilon, unit="record
 # The number of cells of a marginal that differ between neighbouring tables.
 CHANGED_CELLS = {"replace_one": 2, "add_or_remove": 1}
 # Shares of the budget: of single columns, with a larger share where not all pairs are affordable or
-# a public table tells of them; of triples, in the remainder; of pairs of targets, at least, in what
-# then remains; and of the selections of a round.
+# a public table has all columns; of triples, in the remainder; of pairs of targets, at least, in
+# what then remains; and of the selections of a round.
 _SINGLES, _SINGLES_OF_FEW, _SINGLES_OF_PUBLIC = 0.15, 0.25, 0.3
 _TRIPLES, _TRIPLES_OF_TARGETS = 0.1, 0.2
 _TARGETS = 0.3
@@ -161,7 +161,7 @@ class Round:
 
 
 def plan_rounds(
-    n_columns, *, marginals, targets, n_records, noise_scale, constants=(), has_public=False
+    n_columns, *, marginals, targets, n_records, noise_scale, constants=(), public_share=0.0
 ):
     """Return the rounds in which two- and three-way marginals are released.
 
@@ -178,15 +178,15 @@ def plan_rounds(
         Noise of a single vector with the whole budget.
     constants : collection of int, default=()
         Columns of one category, which are left out.
-    has_public : bool, default=False
-        Whether a public table tells of the dependence of columns.
+    public_share : float, default=0.0
+        Share of the columns that a public table has, of whose dependence it tells.
 
     Returns
     -------
     tuple of Round
         Their shares and that of single columns sum to 1; empty without marginals.
     """
-    rest = 1 - (_SINGLES_OF_PUBLIC if has_public else _SINGLES)
+    rest = 1 - (_SINGLES + (_SINGLES_OF_PUBLIC - _SINGLES) * public_share)
     if not isinstance(marginals, str):
         return (Round(tuple(marginals), rest),) if marginals else ()
     columns = [j for j in range(n_columns) if j not in constants]

@@ -189,7 +189,7 @@ class SamplerPlan:
             n_records=n_public,
             noise_scale=noise_scale,
             constants=table.constants,
-            has_public=table.public is not None,
+            public_share=len(table.public.names) / len(table.names) if table.public else 0.0,
         )
         sizes = release_sizes(
             table.trees,

@@ -96,8 +96,8 @@ def test_the_report_is_that_of_the_plan(monkeypatch, neighbours, options):
     sampler.fit(records(options))
     n_samples = None if neighbours == "add_or_remove" else 600
     assert sampler.plan(n_samples).to_json() == sampler.privacy_.to_json()
-    # Whatever the public table holds, but for its hash.
-    other = clone(sampler).set_params(public=public_of(options)[:5].iloc[:, :2])
+    # Whatever is in the columns of the public table, but for its hash.
+    other = clone(sampler).set_params(public=public_of(options)[:5])
     for name in ("epsilon", "delta", "noise_scale", "sensitivity", "n_releases", "split"):
         assert getattr(other.plan(n_samples), name) == getattr(sampler.privacy_, name)
 
@@ -111,6 +111,11 @@ def test_releases_cost_the_budget(neighbours):
     # Single columns have a larger share of it.
     alone = listen(make(2.0, delta=1e-4, neighbours=neighbours), X)
     assert scales[0] == pytest.approx(alone.steps[0].scale * math.sqrt(0.15 / 0.3))
+    # With half of the columns, the public table gets half of the difference.
+    half = PUBLIC[list(PUBLIC)[: len(list(PUBLIC)) // 2]]
+    half = listen(make(2.0, delta=1e-4, neighbours=neighbours, public=half), X)
+    share = 0.15 + 0.15 * (len(list(PUBLIC)) // 2) / X.shape[1]
+    assert half.steps[0].scale == pytest.approx(scales[0] * math.sqrt(0.3 / share))
 
 
 def changes(neighbours, options, row=0, record=None, public=None):
