@@ -294,7 +294,9 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         _check_mechanism(mechanism)
         public = as_public_table(self.public)
         if public is not None:
+            # Read and aligned before records are, so that no error depends on them or costs budget.
             public = public.read(mechanism.schema)
+            public_codes = public.codes(mechanism.encoder_)
         self.mechanism_, self.encoder_ = mechanism, mechanism.encoder_
         self._learn_kind(X)
         names = self.encoder_.feature_names_in_ if self.privatize else RELEASE_COLUMNS
@@ -335,7 +337,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
             combine = PublicPopulation(
                 fit,
                 mechanism,
-                public.codes(self.encoder_),
+                public_codes,
                 public.weights,
                 mechanism._always,
                 _PUBLIC_STRENGTH * self._automatic_prior(len(answers)),

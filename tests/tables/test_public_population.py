@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen import load
+from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
+from sklearn_dpgen.mechanisms._release import fit_mechanism
 from sklearn_dpgen.preprocessing import PublicTable
+from sklearn_dpgen.preprocessing._public_table import PublicRows
 from sklearn_dpgen.schema import Categorical, Schema
-from sklearn_dpgen.tables import LocalTableSampler
+from sklearn_dpgen.tables import LocalTableSampler, _local_table_sampler
 from sklearn_dpgen.tables._answer_fit import coverages, log_likelihoods
 from sklearn_dpgen.tables._public_population import (
     completed,
@@ -222,3 +226,51 @@ def test_a_table_without_columns_of_the_schema():
         fitted(pd.DataFrame({"z": [1]}), n=10)
     with pytest.raises(ValueError, match="The 'public' parameter"):
         fitted(3, n=10)
+
+
+def charged_by_a_table_that_fails(folder, failure, public):
+    """Return the budget that is spent by a fit on raw records whose public table fails."""
+    cap = {"dataset": "table", "epsilon": 10.0, "delta": 1e-5}
+    ledger = PrivacyLedger.create(folder / "ledger.db", **cap)
+    mechanism = JointRandomizedResponse(2.0, schema=SCHEMA)
+    with pytest.raises(failure, match="public|weights"):
+        make(mechanism, privatize=True, public=public, ledger=ledger).fit(copies(20, 0))
+    return ledger.spent()
+
+
+@pytest.mark.parametrize(
+    ("failure", "public"),
+    [
+        (FileNotFoundError, "no-such-file.csv"),
+        (ValueError, pd.DataFrame({"z": [1]})),
+        (TypeError, iter([copies(5, 0)])),
+        (ValueError, PublicTable(copies(5, 0).assign(w=-1.0), weights="w")),
+    ],
+)
+def test_a_table_that_cannot_be_read_costs_nothing(tmp_path, failure, public):
+    if isinstance(public, str):
+        public = tmp_path / public
+    assert charged_by_a_table_that_fails(tmp_path, failure, public) == 0
+
+
+@pytest.mark.parametrize("late", ["read", "codes"])
+def test_a_fit_that_reads_the_table_late_would_be_seen(tmp_path, monkeypatch, late):
+    """Of a table whose reading or alignment fails: before the charge, or after it."""
+
+    def fails(*args):
+        raise PublicValueError("The public table cannot be read.")
+
+    owner = PublicTable if late == "read" else PublicRows
+    monkeypatch.setattr(owner, late, fails)
+    folders = [tmp_path / "ours", tmp_path / "twin"]
+    for folder in folders:
+        folder.mkdir()
+    assert charged_by_a_table_that_fails(folders[0], ValueError, copies(5, 0)) == 0
+
+    def answers_first(mechanism, X, **options):
+        fitted_mechanism = fit_mechanism(mechanism, X, **options)
+        fitted_mechanism.transform(X)
+        return fitted_mechanism
+
+    monkeypatch.setattr(_local_table_sampler, "fit_mechanism", answers_first)
+    assert charged_by_a_table_that_fails(folders[1], ValueError, copies(5, 0)) == 2.0
