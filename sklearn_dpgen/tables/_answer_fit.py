@@ -15,7 +15,7 @@ __all__ = [
     "AnswerFit",
     "AnswerLoss",
     "Population",
-    "coverages",
+    "answer_batches",
     "log_likelihoods",
     "split_answers",
 ]
@@ -88,14 +88,6 @@ class AnswerBatch:
         """Return the log-likelihoods without the gradient, of rows with equal or given shares."""
         return torch.log(self._odds(self._forward(P)[1], shares)) + self._log_scale
 
-    def coverages(self, P):
-        """Return the mass of each row that an answer covers, (n, n_rows), and the floor."""
-        boxes = self._forward(P)[1]
-        if not self._is_single:
-            covered = boxes.new_zeros(self._n_answers, boxes.shape[1])
-            boxes = covered.index_add_(0, self._answer, boxes)
-        return self._gain * boxes, self._floor
-
     def _forward(self, P):
         """Return the covered mass of each slot, (n_boxes, n_slots, n_rows), and its products."""
         n_boxes, n_slots = self._shape
@@ -132,8 +124,9 @@ def _products_of_others(slots, pull):
 class AnswerLoss:
     """The penalized negative log-likelihood of answers in mini-batches, and its gradient.
 
-    The objective is -mean_i log p(y_i | P) + τ / n mean_r KL(P_r ‖ mean row), in nats. The prior
-    keeps the fit from learning noise as dependence between columns. ``Population.fit`` takes it.
+    The objective is -mean_i log p(y_i | P) + τ / n mean_r KL(P_r ‖ Q_r), in nats, where Q_r is the
+    mean row or a given one. The prior keeps the fit from learning noise as dependence between
+    columns. ``Population.fit`` takes it.
 
     Parameters
     ----------
@@ -147,14 +140,16 @@ class AnswerLoss:
     rng : numpy.random.Generator
         Partitions the answers into batches once, and shuffles the batches in each pass.
     device : torch.device
+    center : tensor of shape (D, n_rows) or None, default=None
+        Logarithms of Q; None takes the mean row.
     """
 
     # ``Population.fit`` divides gradients by it.
     scale = 1.0
 
-    def __init__(self, mechanism, encoded, prior, batch_size, rng, device):
+    def __init__(self, mechanism, encoded, prior, batch_size, rng, device, center=None):
         self._mechanism, self._device, self._rng = mechanism, device, rng
-        self._prior = prior / len(encoded)
+        self._prior, self._center = prior / len(encoded), center
         n_batches = max(1, round(len(encoded) / batch_size))
         self._chunks = np.array_split(encoded[rng.permutation(len(encoded))], n_batches)
         self._batches: list[AnswerBatch | None] = [None] * n_batches
@@ -176,9 +171,11 @@ class AnswerLoss:
             self._order = self._rng.permutation(len(self._chunks)).tolist()
         log_likelihoods, gradient = self._batch(self._order.pop())(P)
         if self._prior:
+            center = self._center
+            if center is None:
+                center = torch.log(P.mean(dim=1, keepdim=True).clamp_min(_TINY))
             # The softmax removes the constant in each block that is left out here.
-            excess = torch.log(P.clamp_min(_TINY))
-            excess -= torch.log(P.mean(dim=1, keepdim=True).clamp_min(_TINY))
+            excess = torch.log(P.clamp_min(_TINY)) - center
             gradient.add_(excess, alpha=self._prior / P.shape[1])
         return -log_likelihoods.mean(), gradient
 
@@ -209,34 +206,12 @@ def log_likelihoods(mechanism, encoded, P, shares=None):
     -------
     tensor of shape (n,)
     """
-    batches = _chunks(mechanism, encoded, P.device)
+    batches = answer_batches(mechanism, encoded, P.device)
     return torch.cat([batch.log_likelihoods(P, shares) for batch in batches])
 
 
-def coverages(mechanism, encoded, P):
-    """Return how the likelihoods of answers depend on the shares of rows.
-
-    The likelihood of answer i is proportional to floor + Σ_r w_r K_ir for shares w.
-
-    Parameters
-    ----------
-    mechanism : JointRandomizedResponse
-        Fitted.
-    encoded : ndarray of shape (n, width)
-        Answers, from ``mechanism.encode_release``.
-    P : tensor of shape (D, n_rows)
-
-    Returns
-    -------
-    covered : tensor of shape (n, n_rows)
-        K.
-    floor : float
-    """
-    parts = [batch.coverages(P) for batch in _chunks(mechanism, encoded, P.device)]
-    return torch.cat([covered for covered, _ in parts]), parts[0][1]
-
-
-def _chunks(mechanism, encoded, device):
+def answer_batches(mechanism, encoded, device):
+    """Yield batches of 2000 answers."""
     for chunk in np.array_split(encoded, max(1, -(-len(encoded) // _CHUNK))):
         yield AnswerBatch(mechanism, chunk, device)
 
@@ -361,7 +336,7 @@ class AnswerFit:
         self._batch_size, self._max_iter, self.device = batch_size, max_iter, device
         self._options = {"learning_rate": learning_rate} | progress
 
-    def __call__(self, encoded, seed, *, max_iter=None, stop=None):
+    def __call__(self, encoded, seed, *, max_iter=None, stop=None, start=None, prior=None):
         """Fit a population to answers.
 
         Parameters
@@ -372,6 +347,10 @@ class AnswerFit:
             Replaces that of the estimator.
         stop : callable, optional
             ``stop(population, step)`` returns whether to stop after a step.
+        start : ndarray of shape (n_rows, D), optional
+            Positive rows at which the population starts, and to which the prior pulls it.
+        prior : float, optional
+            Replaces that of the estimator, with ``start``.
 
         Returns
         -------
@@ -380,10 +359,15 @@ class AnswerFit:
         """
         start_seed, batch_seed = split_random_state(seed, 2)
         sizes = [c.domain.n_features for c in self._mechanism.encoder_.columns_.values()]
-        population = Population(sizes, self._n_rows, torch_generator(start_seed), self.device)
+        n_rows, center = self._n_rows if start is None else len(start), None
+        population = Population(sizes, n_rows, torch_generator(start_seed), self.device)
+        if start is not None:
+            center = as_tensor(np.log(start).T.copy(), device=self.device)
+            population.logits.data = center.clone()
         rng = np.random.default_rng(batch_seed)
         size = self._size(len(encoded))
-        loss = AnswerLoss(self._mechanism, encoded, self._prior, size, rng, self.device)
+        prior = self._prior if prior is None else prior
+        loss = AnswerLoss(self._mechanism, encoded, prior, size, rng, self.device, center)
         result = population.fit(
             loss,
             max_iter=max_iter or self._max_iter,

@@ -51,7 +51,7 @@ _COPIES = 8
 _HELD_OUT_SHARE = 0.1
 _PATIENCE = 100
 _SMALLEST_GAIN = 1e-4
-# Weight of the public weights of rows, relative to the automatic prior.
+# Weight of the prior towards public rows, relative to the automatic prior.
 _PUBLIC_STRENGTH = 20.0
 
 
@@ -276,7 +276,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
             The mechanism is not a JointRandomizedResponse.
         """
         from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
-        from sklearn_dpgen.tables._public_population import PublicPopulation
+        from sklearn_dpgen.tables._public_population import N_ROWS, PublicPopulation
         from sklearn_dpgen.utils._torch import resolve_device
 
         self._forget()
@@ -302,7 +302,8 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         names = self.encoder_.feature_names_in_ if self.privatize else RELEASE_COLUMNS
         self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         width = self.encoder_.domain_.n_features
-        check_fits(4 * _COPIES * width * self.population_size, "population_size")
+        n_rows = max(self.population_size, 0 if public is None else N_ROWS)
+        check_fits(4 * _COPIES * width * n_rows, "population_size")
         report = learner_report(
             self.mechanism_.privacy_, privatize=self.privatize, carried=self.mechanism is None
         )
@@ -332,18 +333,17 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
             best = max(range(self.n_init), key=lambda i: runs[i].score)
             P, result = fit(answers, seeds[best], max_iter=runs[best].n_best)
         self.loss_curve_, self.n_iter_ = result.loss_curve, result.n_iter
-        shares = np.full(self.population_size, 1 / self.population_size)
         if public is not None:
-            combine = PublicPopulation(
+            beside_public = PublicPopulation(
                 fit,
                 mechanism,
                 public_codes,
                 public.weights,
-                mechanism._always,
                 _PUBLIC_STRENGTH * self._automatic_prior(len(answers)),
                 split_seed,
             )
-            P, shares = combine(answers, P, result.n_iter)
+            P = beside_public(answers, P, result.n_iter)
+        shares = np.full(len(P), 1 / len(P))
         self.law_ = ProductMixture(self.encoder_.domain_, shares, P)
         return self
 

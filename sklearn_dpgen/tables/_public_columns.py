@@ -4,7 +4,7 @@ import numpy as np
 
 from sklearn_dpgen.tables._column_trees import ColumnCells, joined_cells
 
-__all__ = ["posterior_leaves", "public_blocks", "public_cells", "public_leaves"]
+__all__ = ["posterior_leaves", "public_blocks", "public_cells", "public_leaves", "shifted"]
 
 # Standard deviations of the log-ratio of private to public shares, equally likely.
 _SHIFTS = np.array([0.0, 0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0])
@@ -143,8 +143,8 @@ def posterior_leaves(tree, noisy, noise_scale, n_records, public):
         counts, variances = whole * share, sampling.copy()
         if len(live):
             own = counted[live], noise, counts[live], sampling[live]
-            logs, counts[live], variances[live] = _shifted(*own)
-            evidence += logs - _shifted(counted[live], noise, (whole * flat)[live], 0)[0]
+            logs, counts[live], variances[live] = shifted(*own)
+            evidence += logs - shifted(counted[live], noise, (whole * flat)[live], 0)[0]
         missing = above - np.bincount(parents, counts)
         free = np.maximum(np.bincount(parents, variances), _TINY)
         counts = np.maximum(counts + (missing / free)[parents] * variances, 0)
@@ -158,10 +158,19 @@ def posterior_leaves(tree, noisy, noise_scale, n_records, public):
     return np.append(above, nulls[0]), np.append(spread, nulls[1])
 
 
-def _shifted(counted, noise, expected, sampling):
+def shifted(counted, noise, expected, sampling):
     """Return the log-likelihood of counts, and their posterior means and variances.
 
-    All are averaged over the shifts.
+    All are averaged over the shifts of counts from the expected ones.
+
+    Parameters
+    ----------
+    counted : ndarray of shape (n,)
+    noise : float or ndarray of shape (n,)
+        Variance of the noise of counts.
+    expected : ndarray of shape (n,)
+    sampling : float or ndarray of shape (n,)
+        Variance of expected counts.
     """
     variances = expected**2 * _SHIFTS[:, None] ** 2 + sampling
     spread = variances + noise

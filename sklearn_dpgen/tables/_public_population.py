@@ -1,38 +1,42 @@
-"""Public rows beside a population: completed by it, reweighted and combined by answers."""
+"""A public table as the prior of a population: its rows, of which records copy each column."""
 
-from typing import NamedTuple
+import math
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from scipy.special import log_softmax, logsumexp, softmax
 
-from sklearn_dpgen.tables._answer_fit import coverages, log_likelihoods
+from sklearn_dpgen.tables._answer_fit import answer_batches
 from sklearn_dpgen.tables._distributions import resampled
+from sklearn_dpgen.tables._marginals import ColumnBlocks
+from sklearn_dpgen.tables._public_columns import shifted
+from sklearn_dpgen.tables._public_prior import (
+    N_GROUPS,
+    kept_columns,
+    n_effective,
+    reliabilities,
+    tilted_weights,
+)
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._torch import as_tensor
+from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["PublicPopulation", "completed", "mixture_share", "reweighted"]
+__all__ = ["N_ROWS", "PublicPopulation", "agreed", "completed", "tilted"]
 
-# The most public rows, and answers that reweight them: a table of both is held in float32.
-_MOST_ROWS, _MOST_ANSWERS = 2000, 30_000
-_MAX_ITER = 60
-# Points of a midpoint rule.
-_N_SHARES = 200
-# Prior odds against the public cells of columns that may be wrong where others are right.
-_DOUBT = 3
-_TINY, _LEAST_WEIGHT = 1e-12, 1e-3
-
-
-class Mixture(NamedTuple):
-    """Rows of category probabilities, (n_rows, D), and their shares, (n_rows,)."""
-
-    P: np.ndarray
-    shares: np.ndarray
+# Rows of the population, public rows that are weighted, and rows and answers that tell how far
+# columns agree.
+N_ROWS, _MOST_WEIGHTED, _MOST_COMPARED, _MOST_ANSWERS = 2000, 10_000, 500, 10_000
+# Steps of the last fit, relative to those of the population, which starts from noise.
+_STEPS = 0.05
+# The prior of full agreement, in nats of the likelihood, and steps of that fit.
+_AGREEMENT, _AGREEMENT_STEPS = 10.0, 15
+# Rounds of proportional fitting.
+_ROUNDS = 60
+# Floors of variances and shares, weight of released shares beside public ones, and a tiny number.
+_FLOOR, _RARE, _TINY = 1e-6, 1e-4, 1e-12
 
 
 class PublicPopulation:
-    """Combines a population with the rows of a public table, by answers alone.
+    """Fits a population to answers with the rows of a public table as its prior.
 
     Parameters
     ----------
@@ -43,94 +47,129 @@ class PublicPopulation:
         Of the public rows; -1 for unknown cells.
     weights : ndarray of shape (n,)
         Of the public rows.
-    doubted : sequence of int
-        Columns whose public cells may be wrong where others are right, such as a target.
     strength : float
-        Weight of the public weights against the log-likelihood of all answers, in nats.
+        Weight of the prior against the log-likelihood of all answers, in nats.
     seed : int or None
     """
 
-    def __init__(self, fit, mechanism, codes, weights, doubted, strength, seed):
+    def __init__(self, fit, mechanism, codes, weights, strength, seed):
         self._fit, self._mechanism, self._strength = fit, mechanism, strength
-        row_seed, self._half_seed, self._fit_seed, self._seed = split_random_state(seed, 4)
-        rng = np.random.default_rng(row_seed)
-        codes = codes[resampled(weights, min(len(codes), _MOST_ROWS), rng)]
+        row_seed, self._fit_seed = split_random_state(seed, 2)
+        self._rng = np.random.default_rng(row_seed)
+        n_rows = min(len(codes), _MOST_WEIGHTED)
+        self._codes = codes[resampled(weights, n_rows, self._rng)]
         self._sizes = [c.domain.n_features for c in mechanism.encoder_.columns_.values()]
-        self._tables = [codes]
-        if len(doubted):
-            without = codes.copy()
-            without[:, list(doubted)] = -1
-            self._tables.append(without)
 
     def __call__(self, encoded, P, n_iter):
-        """Return the mixture of a population and the public rows.
+        """Return the rows of the population, of equal shares.
 
         Parameters
         ----------
         encoded : ndarray of shape (n, width)
             Answers.
         P : ndarray of shape (n_rows, D)
-            The population that was fitted to them.
+            A population that was fitted to them without the public table.
         n_iter : int
             Number of steps of that fit.
 
         Returns
         -------
-        Mixture
+        ndarray of shape (N_ROWS, D)
         """
-        if len(encoded) < 2:
-            return Mixture(P, np.full(len(P), 1 / len(P)))
-        weights = mixture_weights(self._cross_fitted(encoded, max(1, n_iter // 2)))
-        parts = self._parts(encoded, P)
-        # Rows of no weight would be drawn hardly ever, and fill the file.
-        kept = [(w, part) for w, part in zip(weights, parts, strict=True) if w > _LEAST_WEIGHT]
-        shares = np.concatenate([w * part.shares for w, part in kept])
-        return Mixture(np.vstack([part.P for _, part in kept]), shares / shares.sum())
+        codes, sizes = self._codes, self._sizes
+        released = np.split(P.mean(axis=0), np.cumsum(sizes)[:-1])
+        variances = self._variances(len(encoded))
+        equal = np.full(len(codes), 1 / len(codes))
+        weights = tilted_weights(codes, equal, released, variances)
+        public = [_shares(c, weights, s) for c, s in zip(codes.T, released, strict=True)]
+        kept = self._kept(encoded, weights, public)
+        size = n_effective(weights)
+        columns = zip(released, variances, public, strict=True)
+        means = np.concatenate([_posterior(*column, size) for column in columns])
+        drawn = codes[resampled(weights, N_ROWS, self._rng)]
+        rows = completed(drawn, tilted(P, means, sizes), sizes, kept, self._rng)
+        start, n_steps = tilted(rows, means, sizes), max(1, round(_STEPS * n_iter))
+        options = {"start": start, "prior": self._strength, "max_iter": n_steps}
+        return self._fit(encoded, self._fit_seed, **options)[0]
 
-    def _cross_fitted(self, encoded, n_iter):
-        """Return the log-likelihoods of answers by what was fitted to the other half of them."""
-        order = np.random.default_rng(self._half_seed).permutation(len(encoded))
-        halves = np.array_split(encoded[order], 2)
-        scores = []
-        for trained, held_out in (halves, halves[::-1]):
-            P, _ = self._fit(trained, self._fit_seed, max_iter=n_iter)
-            parts = self._parts(trained, P)
-            scores.append(np.column_stack([self._scores(held_out, *part) for part in parts]))
-        return np.vstack(scores)
+    def _variances(self, n_answers):
+        """Return about the variance of the share of each category, estimated from answers alone."""
+        variations = np.diag(self._mechanism.expected_variation(n_answers))
+        # Infinite for columns that are never asked.
+        found = np.minimum(2 * math.pi * (variations / self._sizes) ** 2, 1.0) + _FLOOR
+        return [np.full(size, v) for size, v in zip(self._sizes, found, strict=True)]
 
-    def _parts(self, encoded, P):
-        """Return the population, the same with other single columns, and mixtures of public rows.
-
-        The single columns are those of the reweighted public table, so that the two populations and
-        the public rows differ in their dependence.
-        """
-        rng = np.random.default_rng(self._seed)
-        encoded = encoded[rng.permutation(len(encoded))[:_MOST_ANSWERS]]
-        equal = np.full(len(P), 1 / len(P))
-        parts = [Mixture(P, equal)]
-        for codes in self._tables:
-            rows = completed(codes, parts[:2][-1].P, self._sizes, rng)
-            covered, floor = coverages(self._mechanism, encoded, self._tensor(rows))
-            shares = reweighted(covered, floor, self._strength / len(encoded))
-            if len(parts) == 1:
-                parts.append(Mixture(tilted(P, shares @ rows, self._sizes), equal))
-            parts.append(Mixture(rows, shares))
-        return parts
-
-    def _scores(self, encoded, P, shares):
-        shares = as_tensor(shares, device=self._fit.device)
-        return log_likelihoods(self._mechanism, encoded, self._tensor(P), shares).cpu().numpy()
-
-    def _tensor(self, P):
-        return as_tensor(np.ascontiguousarray(P.T), device=self._fit.device)
+    def _kept(self, encoded, weights, public):
+        """Return the probability with which a record copies each column of its public row."""
+        blocks = ColumnBlocks.of(self._mechanism.encoder_, public)
+        groups = [blocks.marginal((j,), N_GROUPS).groups[0][b] for j, b in enumerate(blocks.blocks)]
+        reliable = reliabilities(self._codes, weights, groups)
+        drawn = self._codes[resampled(weights, _MOST_COMPARED, self._rng)]
+        base = np.concatenate(public)
+        copies = completed(drawn, base[None], self._sizes, np.ones(len(groups)), self._rng)
+        answers = encoded[self._rng.permutation(len(encoded))[:_MOST_ANSWERS]]
+        batches = list(answer_batches(self._mechanism, answers, self._fit.device))
+        tensors = (as_tensor(rows, device=self._fit.device) for rows in (copies.T.copy(), base))
+        most = kept_columns(np.ones(len(groups)), reliable)
+        found = agreed(batches, *tensors, self._sizes, most, len(encoded) / len(answers))
+        return kept_columns(found, reliable)
 
 
-def completed(codes, P, sizes, rng):
-    """Return rows with the known cells of a table, and the others from a population.
+def agreed(batches, copies, base, sizes, most, scale=1.0):
+    """Return how far answers confirm that records copy the columns of public rows.
 
-    For each row of the table a row of the population is drawn, given the known cells, whose
-    probabilities stand for the other cells. So unknown columns depend on each other, and on known
-    ones, as they do in the population.
+    A row has the mixture of its category and of the shares of the column, with κ_j = a_j m_j of the
+    category. Minimizes -Σ_i log p(y_i | κ) + 5 Σ_j (1 - a_j)² over a in [0, 1].
+
+    Parameters
+    ----------
+    batches : list of AnswerBatch
+    copies : tensor of shape (D, n_rows)
+        The public rows.
+    base : tensor of shape (D,)
+        Shares of the categories of each column.
+    sizes : sequence of int
+        Categories of each column.
+    most : ndarray of shape (n_columns,)
+        m, the largest probabilities of copying.
+    scale : float, default=1.0
+        Number of all answers for one in the batches.
+
+    Returns
+    -------
+    ndarray of shape (n_columns,)
+        a; 1 for columns of which answers tell nothing.
+    """
+    base = base[:, None]
+    gaps, columns = copies - base, np.repeat(np.arange(len(sizes)), sizes)
+
+    def objective(a):
+        kept = as_tensor(np.repeat(a * most, sizes), device=base.device)[:, None]
+        value, slope = _AGREEMENT * ((1 - a) ** 2).sum() / 2, _AGREEMENT * (a - 1)
+        for batch in batches:
+            logs, gradient = batch(base + kept * gaps)
+            pull = as_array((gradient * gaps).sum(dim=1)).astype(np.float64)
+            value -= scale * logs.sum(dtype=torch.float64).item()
+            slope = slope + scale * len(logs) * most * np.bincount(columns, pull)
+        return value, slope
+
+    found = minimize(
+        objective,
+        np.ones(len(sizes)),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, 1)] * len(sizes),
+        options={"maxiter": _AGREEMENT_STEPS},
+    )
+    return found.x
+
+
+def completed(codes, P, sizes, kept, rng):
+    """Return rows that have cells of a table in part, and the others from a population.
+
+    For each row of the table a row of the population is drawn given its known cells, each of which
+    counts as far as it is kept. So what is not kept depends on the other cells as it does in the
+    population.
 
     Parameters
     ----------
@@ -139,6 +178,8 @@ def completed(codes, P, sizes, rng):
     P : ndarray of shape (n_rows, D)
     sizes : sequence of int
         Categories of each column.
+    kept : ndarray of shape (n_columns,)
+        Probability of a known cell, beside that of the row of the population.
     rng : numpy.random.Generator
 
     Returns
@@ -146,15 +187,18 @@ def completed(codes, P, sizes, rng):
     ndarray of shape (n, D)
     """
     starts = np.cumsum([0, *sizes])[:-1]
-    logs = np.log(np.maximum(P, _TINY)).T
+    ratios = (P / np.maximum(P.mean(axis=0), _TINY)).T
     given = rng.gumbel(size=(len(codes), len(P)))
-    for column, start in zip(codes.T, starts, strict=True):
+    columns = list(zip(codes.T, starts, sizes, kept, strict=True))
+    for column, start, _, share in columns:
         known = np.flatnonzero(column >= 0)
-        given[known] += logs[start + column[known]]
+        odds = share * ratios[start + column[known]] + (1 - share)
+        given[known] += np.log(np.maximum(odds, _TINY))
     rows = P[given.argmax(axis=1)]
-    for column, start, size in zip(codes.T, starts, sizes, strict=True):
+    for column, start, size, share in columns:
         known = np.flatnonzero(column >= 0)
-        rows[known, start : start + size] = np.eye(size)[column[known]]
+        rows[known, start : start + size] *= 1 - share
+        rows[known, start + column[known]] += share
     return rows
 
 
@@ -178,93 +222,22 @@ def tilted(P, means, sizes):
     for block, mean in zip(np.split(P, ends, axis=1), np.split(means, ends), strict=True):
         block = np.maximum(block, _TINY)
         # Proportional fitting, of rows that sum to one in turn with the mean.
-        for _ in range(_MAX_ITER):
+        for _ in range(_ROUNDS):
             block = block * ((mean + _TINY) / block.mean(axis=0))
             block /= block.sum(axis=1, keepdims=True)
         blocks.append(block)
     return np.hstack(blocks)
 
 
-def reweighted(covered, floor, strength):
-    """Return the shares of rows that explain answers, near equal ones.
-
-    Minimizes -mean_i log(floor + Σ_r w_r K_ir) + strength · KL(w ‖ uniform).
-
-    Parameters
-    ----------
-    covered : tensor of shape (n, n_rows)
-        K, from `coverages`.
-    floor : float
-    strength : float
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-    """
-    n, n_rows = covered.shape
-
-    def objective(logits):
-        logits = torch.from_numpy(logits)
-        logs = torch.log_softmax(logits, 0)
-        shares = logs.exp()
-        odds = floor + covered @ shares.to(covered)
-        divergence = (shares * logs).sum() + np.log(n_rows)
-        value = -odds.log().mean(dtype=torch.float64).item() + strength * divergence.item()
-        slope = -(covered.T @ (1 / odds)).double().cpu() / n + strength * logs
-        slope = shares * (slope - (shares * slope).sum())
-        # In units in which the first step of the solver is neither tiny nor huge.
-        return value * n_rows, slope.numpy() * n_rows
-
-    options = {"maxiter": _MAX_ITER}
-    found = minimize(objective, np.zeros(n_rows), jac=True, method="L-BFGS-B", options=options)
-    return softmax(found.x)
+def _shares(codes, weights, released):
+    """Return the shares of the categories of a column in public rows, which are positive."""
+    known = codes >= 0
+    found = np.bincount(codes[known], weights[known], minlength=len(released)) + _RARE * released
+    return found / found.sum()
 
 
-def mixture_weights(scores):
-    """Return the weights of two populations, and one or more mixtures of public rows.
-
-    Both groups are averaged by posterior probabilities, which are nearly 0 or 1 where the answers
-    decide; prior odds are 1 to 3 against the first mixture of public rows. The groups are mixed
-    with the posterior mean of their shares, since neither need be right.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n, 2 + n_public)
-        Log-likelihoods of answers, in nats, from fits to other answers.
-
-    Returns
-    -------
-    ndarray of shape (2 + n_public,)
-    """
-    groups = scores[:, :2], scores[:, 2:]
-    # A right target from the population costs less than a wrong one from the public table.
-    doubt = np.zeros(groups[1].shape[1])
-    doubt[0] = np.log(_DOUBT)
-    logs = [log_softmax(groups[0].sum(axis=0)), log_softmax(groups[1].sum(axis=0) - doubt)]
-    alone, public = (
-        logsumexp(group + log, axis=1) for group, log in zip(groups, logs, strict=True)
-    )
-    share = mixture_share(alone, public)
-    odds = np.exp(logs[0]), np.exp(logs[1])
-    return np.concatenate([(1 - share) * odds[0], share * odds[1]])
-
-
-def mixture_share(alone, public):
-    """Return the posterior mean of the share of the second part of a mixture of two.
-
-    The prior is uniform in [0, 1], so that answers that do not decide give each part one half.
-
-    Parameters
-    ----------
-    alone, public : ndarray of shape (n,)
-        Log-likelihoods of each answer, in nats.
-
-    Returns
-    -------
-    float
-    """
-    shares = (np.arange(_N_SHARES) + 0.5) / _N_SHARES
-    scores = np.array(
-        [np.logaddexp(alone + np.log1p(-s), public + np.log(s)).sum() for s in shares]
-    )
-    return float(softmax(scores) @ shares)
+def _posterior(released, variances, public, n_rows):
+    """Return the posterior means of shares from answers and of those in so many public rows."""
+    _, means, _ = shifted(released, variances, public, public * (1 - public) / n_rows)
+    means = np.maximum(means, _FLOOR)
+    return means / means.sum()

@@ -14,11 +14,15 @@ from sklearn_dpgen.tables._log_linear_fit import cosines
 from sklearn_dpgen.tables._marginals import Marginal
 
 __all__ = [
+    "N_GROUPS",
     "PublicAgreement",
     "PublicPrior",
     "agreements",
+    "kept_columns",
+    "n_effective",
     "pooled_ridges",
     "public_agreements",
+    "reliabilities",
     "tilted_weights",
 ]
 
@@ -30,7 +34,7 @@ _MOST = 0.99
 # Rows of a public table from which half of a record is copied: so few repeat themselves.
 _FEW_ROWS = 100
 # Groups of each column in the two-way marginals that compare sampling error with dependence.
-_GROUPS = 6
+N_GROUPS = 6
 # Weights keep at least this share of the effective number of rows: shares that they do not attain
 # are fitted by the chain, which costs less dependence.
 _LEAST_SHARE = 0.7
@@ -105,7 +109,7 @@ def tilted_weights(codes, weights, shares, variances):
 
     best, theta = np.exp(base), np.zeros(len(target))
     own = np.bincount(places.ravel(), np.repeat(best, len(sizes)), minlength=len(theta) + 1)[:-1]
-    least = _LEAST_SHARE * _n_effective(best)
+    least = _LEAST_SHARE * n_effective(best)
     for penalty in _PENALTIES:
         ridge = noise + penalty * np.maximum(np.maximum(target, own), _RARE)
         scale = np.sqrt(ridge + target)
@@ -119,15 +123,70 @@ def tilted_weights(codes, weights, shares, variances):
         )
         theta = found.x / scale
         tilted, _ = tilt(theta)
-        if _n_effective(tilted) < least:
+        if n_effective(tilted) < least:
             break
         best = tilted
     return best
 
 
-def _n_effective(weights):
+def n_effective(weights):
     """Return the effective number of rows with weights of sum 1."""
     return 1 / (weights**2).sum()
+
+
+def reliabilities(codes, weights, groups):
+    """Return the root of the share of the dependence of each column beyond sampling error.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, p)
+        -1 for cells that are not known.
+    weights : ndarray of shape (n,)
+        Of sum 1.
+    groups : list of ndarray of int
+        For each column the group of each code, of at most six.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        From 0 to 1.
+    """
+    n_columns = codes.shape[1]
+    # Cells that are not known are in no group.
+    own = [np.append(g, -1)[c] for g, c in zip(groups, codes.T, strict=True)]
+    members = np.concatenate([c[:, None] == np.arange(N_GROUPS) for c in own], axis=1)
+    members = members.astype(np.float32)
+    tables = members.T @ (members * weights[:, None].astype(np.float32))
+    tables = tables.astype(np.float64).reshape(n_columns, N_GROUPS, n_columns, N_GROUPS)
+    tables = tables.transpose(0, 2, 1, 3)
+    known = tables.sum(axis=(2, 3), keepdims=True)
+    tables = tables / np.maximum(known, _TINY)
+    dependence = tables - tables.sum(3, keepdims=True) * tables.sum(2, keepdims=True)
+    energy = (dependence**2).sum(axis=(2, 3))
+    error = (1 - (tables**2).sum(axis=(2, 3))) / n_effective(weights)
+    np.fill_diagonal(energy, 0)
+    # Pairs that are never known together have no dependence.
+    energy[known[:, :, 0, 0] <= 0] = 0
+    signal = np.maximum(energy - error, 0) * (energy > 0)
+    # Pairs count by their dependence, so that many independent ones do not decide.
+    total = np.maximum((energy**2).sum(axis=1), _TINY**2)
+    certain = n_effective(weights) / (n_effective(weights) + _FEW_ROWS)
+    return certain * np.sqrt((signal * energy).sum(axis=1) / total)
+
+
+def kept_columns(agreed, reliable):
+    """Return the probability with which records copy each column.
+
+    Parameters
+    ----------
+    agreed : ndarray of shape (p,)
+        How far each column agrees with the releases, from 0 to 1.
+    reliable : ndarray of shape (p,)
+        Result of :func:`reliabilities`.
+    """
+    # A column is copied fully from an agreement of three quarters on, and not at a quarter.
+    kept = _MOST * reliable * np.clip(2 * agreed - 0.5, 0, 1)
+    return np.where(kept < _LEAST, 0, kept)
 
 
 class PublicPrior:
@@ -170,38 +229,11 @@ class PublicPrior:
         # Weights that are tiny beside others may underflow.
         kept = weights > 0
         self.records = PublicRecords(codes[kept].astype(np.int16), weights[kept])
-        self._most = _MOST * self._reliabilities(measured.blocks)
-        self.kept = self._most.copy()
+        groups = [measured.blocks.marginal((j,), N_GROUPS).groups[0] for j in columns]
+        self._reliable = reliabilities(self.records.codes, self.records.weights, groups)
+        self.kept = _MOST * self._reliable
         # The dependence in the public table of each released marginal.
         self._known: dict[tuple, np.ndarray] = {}
-
-    def _reliabilities(self, blocks):
-        """Return the root of the share of the dependence of each column beyond sampling error."""
-        codes, weights = self.records.codes, self.records.weights
-        n_columns = codes.shape[1]
-        members = []
-        for j in range(n_columns):
-            (groups,) = blocks.marginal((j,), _GROUPS).groups
-            # Cells that are not known are in no group.
-            own = np.append(groups, -1)[codes[:, j]]
-            members.append(own[:, None] == np.arange(_GROUPS))
-        members = np.concatenate(members, axis=1).astype(np.float32)
-        tables = members.T @ (members * weights[:, None].astype(np.float32))
-        tables = tables.astype(np.float64).reshape(n_columns, _GROUPS, n_columns, _GROUPS)
-        tables = tables.transpose(0, 2, 1, 3)
-        known = tables.sum(axis=(2, 3), keepdims=True)
-        tables = tables / np.maximum(known, _TINY)
-        dependence = tables - tables.sum(3, keepdims=True) * tables.sum(2, keepdims=True)
-        energy = (dependence**2).sum(axis=(2, 3))
-        error = (1 - (tables**2).sum(axis=(2, 3))) / _n_effective(weights)
-        np.fill_diagonal(energy, 0)
-        # Pairs that are never known together have no dependence.
-        energy[known[:, :, 0, 0] <= 0] = 0
-        signal = np.maximum(energy - error, 0) * (energy > 0)
-        # Pairs count by their dependence, so that many independent ones do not decide.
-        total = np.maximum((energy**2).sum(axis=1), _TINY**2)
-        certain = _n_effective(weights) / (_n_effective(weights) + _FEW_ROWS)
-        return certain * np.sqrt((signal * energy).sum(axis=1) / total)
 
     def dependence(self, marginal):
         """Return the two-way marginal of the public table less that of independent columns."""
@@ -243,10 +275,7 @@ class PublicPrior:
             else:
                 expected = measured.expected[places[0]]
             residuals.append((table.columns, shares - expected, marginal, noise))
-        agreed = agreements(pairs, self._most / _MOST)
-        # A column is copied fully from an agreement of three quarters on, and not at a quarter.
-        self.kept = self._most * np.clip(2 * agreed - 0.5, 0, 1)
-        self.kept[self.kept < _LEAST] = 0
+        self.kept = kept_columns(agreements(pairs, self._reliable), self._reliable)
         waves, public = [], iter(pairs)
         for columns, residual, marginal, noise in residuals:
             if len(columns) == 2:

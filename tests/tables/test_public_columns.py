@@ -92,7 +92,7 @@ def conjugate(shift):
 @pytest.mark.parametrize("shift", [0.0, 0.2, 3.0])
 def test_the_posterior_of_one_shift_is_conjugate(monkeypatch, shift):
     monkeypatch.setattr(_public_columns, "_SHIFTS", np.array([shift]))
-    logs, means, variances = _public_columns._shifted(COUNTED, NOISE, EXPECTED, SAMPLING)
+    logs, means, variances = _public_columns.shifted(COUNTED, NOISE, EXPECTED, SAMPLING)
     found = conjugate(shift)
     # Without the constant of the density.
     assert logs == pytest.approx(found[0] + 1.5 * np.log(2 * np.pi))
@@ -103,7 +103,7 @@ def test_the_posterior_of_one_shift_is_conjugate(monkeypatch, shift):
 def test_shifts_are_averaged_by_their_evidence():
     parts = [conjugate(shift) for shift in (0, 0.03, 0.06, 0.12, 0.25, 0.5, 1, 2, 4)]
     evidence = np.exp([logs for logs, *_ in parts])
-    logs, means, variances = _public_columns._shifted(COUNTED, NOISE, EXPECTED, SAMPLING)
+    logs, means, variances = _public_columns.shifted(COUNTED, NOISE, EXPECTED, SAMPLING)
     assert logs == pytest.approx(np.log(evidence.mean()) + 1.5 * np.log(2 * np.pi))
     weights = evidence / evidence.sum()
     assert_allclose(means, sum(w * mean for w, (_, mean, _) in zip(weights, parts, strict=True)))
