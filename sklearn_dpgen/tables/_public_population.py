@@ -24,11 +24,11 @@ __all__ = ["N_ROWS", "PublicPopulation", "agreed", "completed", "tilted"]
 
 # Rows of the population, public rows that are weighted, and rows and answers that tell how far
 # columns agree.
-N_ROWS, _MOST_WEIGHTED, _MOST_COMPARED, _MOST_ANSWERS = 2000, 10_000, 500, 10_000
+N_ROWS, _MOST_WEIGHTED, _MOST_COMPARED, _MOST_ANSWERS = 2000, 10_000, 300, 20_000
 # Steps of the last fit, relative to those of the population, which starts from noise.
 _STEPS = 0.05
-# The prior of full agreement, in nats of the likelihood, and steps of that fit.
-_AGREEMENT, _AGREEMENT_STEPS = 10.0, 15
+# The prior of full agreement, in nats of the likelihood, and options of that fit.
+_AGREEMENT, _OPTIONS = 10.0, {"maxfun": 25, "ftol": 1e-6}
 # Rounds of proportional fitting.
 _ROUNDS = 60
 # Floors of variances and shares, weight of released shares beside public ones, and a tiny number.
@@ -111,11 +111,10 @@ class PublicPopulation:
         batches = list(answer_batches(self._mechanism, answers, self._fit.device))
         tensors = (as_tensor(rows, device=self._fit.device) for rows in (copies.T.copy(), base))
         most = kept_columns(np.ones(len(groups)), reliable)
-        found = agreed(batches, *tensors, self._sizes, most, len(encoded) / len(answers))
-        return kept_columns(found, reliable)
+        return kept_columns(agreed(batches, *tensors, self._sizes, most), reliable)
 
 
-def agreed(batches, copies, base, sizes, most, scale=1.0):
+def agreed(batches, copies, base, sizes, most):
     """Return how far answers confirm that records copy the columns of public rows.
 
     A row has the mixture of its category and of the shares of the column, with κ_j = a_j m_j of the
@@ -132,8 +131,6 @@ def agreed(batches, copies, base, sizes, most, scale=1.0):
         Categories of each column.
     most : ndarray of shape (n_columns,)
         m, the largest probabilities of copying.
-    scale : float, default=1.0
-        Number of all answers for one in the batches.
 
     Returns
     -------
@@ -149,9 +146,10 @@ def agreed(batches, copies, base, sizes, most, scale=1.0):
         for batch in batches:
             logs, gradient = batch(base + kept * gaps)
             pull = as_array((gradient * gaps).sum(dim=1)).astype(np.float64)
-            value -= scale * logs.sum(dtype=torch.float64).item()
-            slope = slope + scale * len(logs) * most * np.bincount(columns, pull)
-        return value, slope
+            value -= logs.sum(dtype=torch.float64).item()
+            slope = slope + len(logs) * most * np.bincount(columns, pull)
+        # In units in which the curvature is at least one.
+        return value / _AGREEMENT, slope / _AGREEMENT
 
     found = minimize(
         objective,
@@ -159,7 +157,7 @@ def agreed(batches, copies, base, sizes, most, scale=1.0):
         jac=True,
         method="L-BFGS-B",
         bounds=[(0, 1)] * len(sizes),
-        options={"maxiter": _AGREEMENT_STEPS},
+        options=_OPTIONS,
     )
     return found.x
 

@@ -95,6 +95,19 @@ def test_a_large_prior_makes_columns_independent(many):
 # Its course.
 
 
+def test_a_fit_near_given_rows(many):
+    """They are kept by a large prior, and left for the answers without one."""
+    codes, mechanism, encoded = many
+    rng = np.random.default_rng(0)
+    start = np.hstack([rng.dirichlet(np.full(size, 3.0), size=40) for size in CHAIN])
+    options = {"start": start, "max_iter": 200}
+    kept, _ = fit_of(mechanism)(encoded, 0, prior=1e7, **options)
+    assert np.abs(kept - start).max() < 0.02
+    left, _ = fit_of(mechanism)(encoded, 0, prior=1.0, **options)
+    assert left.shape == start.shape
+    assert max(variations(left, codes)) < 0.05 < min(variations(start, codes))
+
+
 def test_the_first_loss_is_that_of_the_start():
     mechanism, encoded = ask(CHAIN, 3.0, 80)
     P, result = fit_of(mechanism, learning_rate=1e-9, batch_size=80, max_iter=3)(encoded, 0)

@@ -135,6 +135,21 @@ def test_the_gradient_with_a_prior(prior):
     assert (torch.autograd.grad(P, logits, other)[0] - slope).abs().max() > 1e-3
 
 
+def test_the_gradient_with_a_prior_towards_given_rows():
+    sizes, mechanism, encoded = asked("pairs")
+    logits = soft_rows(sizes, 6).log().requires_grad_()
+    P, center = (
+        torch.cat([part.softmax(dim=0) for part in logits.split(sizes)]),
+        soft_rows(sizes, 6, 1).log(),
+    )
+    own = (P * (P.log() - center)).sum() / P.shape[1]
+    total = 30 / len(encoded) * own - mixture_log_likelihood(mechanism, encoded, P).mean()
+    (slope,) = torch.autograd.grad(total, logits, retain_graph=True)
+    rng = np.random.default_rng(0)
+    gradient = AnswerLoss(mechanism, encoded, 30.0, len(encoded), rng, CPU, center)(P.detach())[1]
+    assert_allclose(torch.autograd.grad(P, logits, gradient)[0], slope, rtol=1e-9, atol=1e-12)
+
+
 def test_a_prior_stands_rows_that_exclude_a_category():
     sizes, mechanism, encoded = asked("pairs")
     P = soft_rows(sizes).float()

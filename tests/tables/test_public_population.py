@@ -1,12 +1,13 @@
 """A public table as the prior of LocalTableSampler: what it changes, and when it counts."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from answer_tables import ask, make, soft_rows
+from answer_tables import CPU, ask, make, soft_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -20,14 +21,8 @@ from sklearn_dpgen.preprocessing import PublicTable
 from sklearn_dpgen.preprocessing._public_table import PublicRows
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import LocalTableSampler, _local_table_sampler
-from sklearn_dpgen.tables._answer_fit import coverages, log_likelihoods
-from sklearn_dpgen.tables._public_population import (
-    completed,
-    mixture_share,
-    mixture_weights,
-    reweighted,
-    tilted,
-)
+from sklearn_dpgen.tables._answer_fit import answer_batches, log_likelihoods
+from sklearn_dpgen.tables._public_population import agreed, completed, tilted
 
 SIZES = [3, 4, 2]
 SCHEMA = Schema({name: Categorical(range(4)) for name in "abc"})
@@ -50,24 +45,22 @@ def joint(sampler, first="a", second="b"):
 
 
 def test_likelihoods_of_rows_with_shares_are_linear():
-    """Coverages, shares and likelihoods agree, with one box per answer and with several."""
-    for n_asked in ((1, 2), (3,)):
-        mechanism, encoded = ask(SIZES, 2.0, n_asked=n_asked[:1])
+    """With one box per answer and with several."""
+    for n_asked in ((2,), (3,)):
+        mechanism, encoded = ask(SIZES, 2.0, n_asked=n_asked)
         P = soft_rows(SIZES)
         shares = torch.tensor([0.5, 0.2, 0.2, 0.1, 0.0], dtype=P.dtype)
-        K, floor = coverages(mechanism, encoded, P)
-        found = log_likelihoods(mechanism, encoded, P, shares)
-        even = log_likelihoods(mechanism, encoded, P)
-        assert_allclose(found - even, torch.log((floor + K @ shares) / (floor + K.mean(1))))
-        single = torch.eye(5, dtype=P.dtype)[2]
-        expected = log_likelihoods(mechanism, encoded, P[:, 2:3])
-        assert_allclose(log_likelihoods(mechanism, encoded, P, single), expected)
+        found = log_likelihoods(mechanism, encoded, P, shares).exp()
+        single = [log_likelihoods(mechanism, encoded, P[:, r : r + 1]).exp() for r in range(5)]
+        assert_allclose(found, torch.stack(single, dim=1) @ shares)
+        even = log_likelihoods(mechanism, encoded, P).exp()
+        assert_allclose(even, torch.stack(single).mean(dim=0))
 
 
 def test_rows_are_completed_by_the_population():
     P = np.array([[0.9, 0.1, 0.0, 1.0], [0.0, 1.0, 0.5, 0.5]])
     codes = np.array([[0, -1], [1, 1], [-1, 0]] * 50)
-    rows = completed(codes, P, [2, 2], np.random.default_rng(0))
+    rows = completed(codes, P, [2, 2], np.ones(2), np.random.default_rng(0))
     # Only the first row of the population has category 0 of the first column.
     assert_array_equal(rows[::3], np.tile([1, 0, 0, 1], (50, 1)))
     assert_array_equal(rows[1::3], np.tile([0, 1, 0, 1], (50, 1)))
@@ -75,14 +68,44 @@ def test_rows_are_completed_by_the_population():
     assert_array_equal(rows[2::3], np.tile([0, 1, 1, 0], (50, 1)))
 
 
-def test_shares_of_rows_explain_the_answers():
-    """Of a row that covers all answers and one that covers none, with literal optima."""
-    covered = torch.tensor([[1.0, 0.0]] * 10)
-    assert_allclose(reweighted(covered, 0.1, 1e6), [0.5, 0.5], atol=1e-5)
-    assert_allclose(reweighted(covered, 0.1, 1e-9), [1, 0], atol=1e-2)
-    # The optimum of log(.1 + w) - KL is where 1 / (.1 + w) = log(w / (1 - w)).
-    w = reweighted(covered, 0.1, 1.0)[0]
-    assert np.log(w / (1 - w)) == pytest.approx(1 / (0.1 + w), abs=1e-3)
+def test_columns_that_are_not_kept_are_those_of_the_population():
+    P = np.array([[0.9, 0.1, 0.0, 1.0], [0.0, 1.0, 0.5, 0.5]])
+    codes = np.array([[1, 0]] * 4000)
+    # Neither of the cells tells which row is drawn, so both are drawn equally often.
+    rows = completed(codes, P, [2, 2], np.zeros(2), np.random.default_rng(0))
+    is_first = (rows == P[0]).all(axis=1)
+    assert_array_equal(rows, np.where(is_first[:, None], P[0], P[1]))
+    assert abs(is_first.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(rows))
+    # The second cell counts by half: the odds are 1/2 to 1/2 + (1/2) (1/2) / (1/4).
+    rows = completed(codes, P, [2, 2], np.array([0.0, 0.5]), np.random.default_rng(0))
+    is_first = rows[:, 0] == 0.9
+    assert_allclose(rows[is_first][0], [0.9, 0.1, 0.5, 0.5])
+    assert_allclose(rows[~is_first][0], [0.0, 1.0, 0.75, 0.25])
+    assert abs(is_first.mean() - 0.25) < 5 * 0.44 / np.sqrt(len(rows))
+
+
+def test_agreement_minimizes_its_objective():
+    """Of public rows of which one column agrees with the answers, and one does not."""
+    records = np.repeat(np.arange(2), 300)[:, None] * np.ones(3, dtype=int)
+    mechanism, encoded = ask([2, 2, 2], 2.0, 600, codes=records)
+    rows = np.stack([np.eye(2)[[a, a, 1 - a]].ravel() for a in (0, 1)])
+    copies, base = torch.tensor(rows.T), torch.full((6,), 0.5, dtype=torch.float64)
+    most = np.array([0.99, 0.99, 0.5])
+    batches = list(answer_batches(mechanism, encoded, CPU))
+    found = agreed(batches, copies, base, [2, 2, 2], most)
+    assert found[:2].min() > 0.5
+    assert found[2] < 0.3
+
+    def objective(a):
+        kept = torch.tensor(np.repeat(a * most, 2))[:, None]
+        P = base[:, None] + kept * (copies - base[:, None])
+        return 5 * ((1 - a) ** 2).sum() - float(log_likelihoods(mechanism, encoded, P).sum())
+
+    for column, step in itertools.product(range(3), (-0.05, 0.05)):
+        other = np.clip(found + step * np.eye(3)[column], 0, 1)
+        assert objective(found) <= objective(other) + 1e-3
+    # Without answers all columns agree.
+    assert_allclose(agreed([], copies, base, [2, 2, 2], most), 1)
 
 
 @settings(deadline=None)
@@ -98,40 +121,6 @@ def test_tilted_rows_have_the_given_means(seed):
     # Ratios of odds between rows are kept.
     odds, before = found[:, 0] / found[:, 1], P[:, 0] / P[:, 1]
     assert_allclose(odds / odds[0], before / before[0], rtol=1e-6)
-
-
-# The gate.
-
-
-@pytest.mark.parametrize(
-    ("alone", "public", "share"),
-    [
-        # One answer with likelihood (1 - s) a + s b: the mean is (a + 2 b) / (3 (a + b)).
-        ([0.2], [0.6], 7 / 12),
-        ([0.6], [0.2], 5 / 12),
-        # Of two with s each, ∫ s³ / ∫ s² = 3/4.
-        ([1e-30, 1e-30], [0.5, 0.5], 3 / 4),
-        # Answers that do not decide.
-        ([0.3] * 50, [0.3] * 50, 1 / 2),
-        # Of 98, 1 / 100 is left to what gives no answer a chance.
-        ([0.5] * 98, [1e-30] * 98, 1 / 100),
-    ],
-)
-def test_the_share_of_public_rows_is_a_posterior_mean(alone, public, share):
-    assert mixture_share(np.log(alone), np.log(public)) == pytest.approx(share, abs=1e-3)
-
-
-def test_weights_of_all_parts():
-    # Odds of the sums of logarithms are 4 to 1, and 1 to 9; the prior ones of the latter 1 to 3.
-    p = np.array([[0.4, 0.1, 0.1, 0.3], [0.1, 0.1, 0.1, 0.3]])
-    found = mixture_weights(np.log(p))
-    # Sums far apart neither overflow nor leave a group without weight.
-    apart = mixture_weights(np.array([[0.0, -709.0, -1.0, -710.0]]))
-    assert_allclose(apart[[1, 3]], 0, atol=1e-9)
-    assert apart.sum() == pytest.approx(1)
-    groups = p[:, :2] @ [0.8, 0.2], p[:, 2:] @ [1 / 28, 27 / 28]
-    share = mixture_share(*np.log(groups))
-    assert_allclose(found, [(1 - share) * 0.8, (1 - share) * 0.2, share / 28, share * 27 / 28])
 
 
 # The estimator.
