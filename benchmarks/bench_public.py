@@ -14,6 +14,9 @@ Methods make 20,000 records, so that what is measured is their distribution and 
 sample. What needs public bins has the vigintiles of the public table. `--wrong` replaces the public
 table by a wrong one.
 
+With `--local` nobody sees a record: LocalTableSampler learns from joint answers, without delta. All
+are asked about the target, and numbers have public bins.
+
 Results are added to ``results/public.json`` one by one; what is there is not done again. Then::
 
     python benchmarks/peers/setup.py --to environments jam
@@ -47,9 +50,10 @@ from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from sklearn_dpgen.accounting import calibrate_noise_multiplier
+from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Numeric
-from sklearn_dpgen.tables import TableSampler
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
 SIZES = (300, 1000, 4000, 16_000)
 EPSILONS = (0.3, 1.0, 3.0)
@@ -69,14 +73,21 @@ GIB = 8
 
 
 def private_alone(pair, public, records, epsilon, seed, args):
-    return _sampled(pair, records, epsilon, seed)
+    return _sampled(pair, records, epsilon, seed, args)
 
 
 def both(pair, public, records, epsilon, seed, args):
-    return _sampled(pair, records, epsilon, seed, public=public)
+    return _sampled(pair, records, epsilon, seed, args, public=public)
 
 
-def _sampled(pair, records, epsilon, seed, **options):
+def _sampled(pair, records, epsilon, seed, args, **options):
+    if args.local:
+        asked = {"n_bins": public_bins(pair, pair.public), "always": [pair.target]}
+        mechanism = JointRandomizedResponse(
+            epsilon, schema=pair.schema, random_state=seed, **asked
+        ).fit()
+        sampler = LocalTableSampler(mechanism, random_state=seed, **options)
+        return sampler.fit(mechanism.transform(records)).sample(N_MADE, random_state=seed)
     sampler = TableSampler(
         epsilon,
         DELTA,
@@ -220,7 +231,8 @@ class Results:
             lines = ",\n".join(
                 "  " + json.dumps([row.get(name) for name in columns]) for row in rows
             )
-            head = {"name": "public", "machine": {"processor": _processor()}, "columns": columns}
+            head = {"name": self.path.stem, "machine": {"processor": _processor()}}
+            head |= {"columns": columns}
             text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n'
             draft = self.path.with_suffix(".draft")
             draft.write_text(text)
@@ -407,11 +419,13 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--wrong", nargs="+", choices=[RIGHT, *WRONG], default=[RIGHT])
     parser.add_argument("--environments", help="folder of peers' environments")
-    parser.add_argument("--to", type=Path, default=RESULTS / "public.json", help="file of results")
+    parser.add_argument("--local", action="store_true", help="LocalTableSampler; public_local.json")
+    parser.add_argument("--to", type=Path, help="file of results")
     parser.add_argument("--summary", action="store_true", help="print what is in the results")
     parser.add_argument("--plot", type=Path, help="draw what is in the results to this file")
     args = parser.parse_args()
-    results = Results(args.to)
+    name = "public_local" if args.local else "public"
+    results = Results(args.to or RESULTS / f"{name}.json")
     if args.plot is not None:
         plot(results.rows.values(), args)
         return

@@ -111,8 +111,8 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     Attributes
     ----------
     law_ : ProductMixture
-        The population: a mixture of rows with independent columns. Weights are equal without
-        ``public``, which adds at most 4000 rows.
+        The population: a mixture of rows with independent columns and equal weights. With
+        ``public`` there are 2000.
     mechanism_ : JointRandomizedResponse
         The fitted mechanism.
     encoder_ : TabularEncoder
@@ -158,16 +158,16 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     parameters of the mechanism releases the records again for each candidate and fold, in ``fit``
     and in ``score``.
 
-    **Public table.** At most 2000 public rows are drawn by weight. Their unknown cells are taken
-    from a row of the population, drawn given the known ones. Shares w of the rows minimize
-    -Σ_i log p(y_i | w) + 20 τ₀ KL(w ‖ uniform), where τ₀ is the automatic ``prior``, so that single
-    columns and dependence may differ from the public ones; at most 30 000 answers are used. A
-    second population has the single columns of the result. Where columns are ``always`` asked, such
-    as a target, a second version of the public rows takes them from it. All are fitted to each half
-    of the answers, and scored on the other half. Populations, and versions of the public rows, are
-    averaged by posterior probability, and both averages are mixed with the posterior mean of their
-    shares. So a wrong table gets a small weight, once the answers can tell. The distribution holds
-    the drawn rows, and the fit takes two to four times as long.
+    **Public table.** Public rows are weighted by maximum entropy to the single columns of that
+    population, as long as seven tenths of their effective number are kept. A record copies column j
+    of its row with probability κ_j, and else has it from a row of the population, drawn given its
+    other cells. κ maximizes the likelihood of answers, of at most 20 000, with a prior of full
+    copying, so that wrong columns are not copied; columns whose dependence could be the sampling
+    error of the public rows, such as those of a hundred rows, are copied less. Single columns are
+    then shifted to a compromise of answers and public shares. A second fit starts from 2000 such
+    rows Q_r, and minimizes -Σ_i log mean_r p(y_i | P_r) + 20 τ₀ mean_r KL(P_r ‖ Q_r), where τ₀ is
+    the automatic ``prior``: so many answers overrule the table. It has a twentieth of the steps,
+    and about doubles the time. The distribution holds rows of the public table.
 
     A step takes 6 n_s operations per category of an asked column and covered cell, independent of
     the number of other columns. The answers of a million people take about 50 MB.
