@@ -109,9 +109,9 @@ class PublicPopulation:
         copies = completed(drawn, base[None], self._sizes, np.ones(len(groups)), self._rng)
         answers = encoded[self._rng.permutation(len(encoded))[:_MOST_ANSWERS]]
         batches = list(answer_batches(self._mechanism, answers, self._fit.device))
-        tensors = (as_tensor(rows, device=self._fit.device) for rows in (copies.T.copy(), base))
+        columns, base = (as_tensor(v, device=self._fit.device) for v in (copies.T.copy(), base))
         most = kept_columns(np.ones(len(groups)), reliable)
-        return kept_columns(agreed(batches, *tensors, self._sizes, most), reliable)
+        return kept_columns(agreed(batches, columns, base, self._sizes, most), reliable)
 
 
 def agreed(batches, copies, base, sizes, most):
