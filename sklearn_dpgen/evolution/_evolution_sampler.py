@@ -1,6 +1,7 @@
 """PrivateEvolutionSampler: synthetic records that evolve by private votes, without training."""
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -36,7 +37,12 @@ from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._class_moments import moment_queries, release_moments
 from sklearn_dpgen.persistence._declarations import demand
-from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.preprocessing import PublicTable
+from sklearn_dpgen.preprocessing._public_table import (
+    PUBLIC_TABLE,
+    as_public_table,
+    read_public_array,
+)
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._normal_laws import denoised_covariances, draw_normals
 from sklearn_dpgen.utils._random import split_random_state
@@ -206,25 +212,33 @@ class EvolutionDetails:
 
 
 def make_interface(sampler, domain):
-    """Return the source of the candidates.
+    """Return the source of the candidates, and the hashes of public tables of a report.
 
     Parameters
     ----------
     sampler : PrivateEvolutionSampler
     domain : Domain or None
+
+    Returns
+    -------
+    interface : VariationInterface
+    public_tables : dict of str to str
     """
+    public, tables = sampler.public, {}
     if sampler.interface is not None:
-        if sampler.public is not None:
+        if public is not None:
             raise PublicValueError("public must be None if an interface is given.")
-        return sampler.interface
+        return sampler.interface, tables
     if sampler.schema is not None:
-        rows = sampler.public
-        if rows is not None:
-            rows = TabularEncoder(sampler.schema).fit().transform(rows)
-        return TabularVariation(sampler.schema, public_sampler=rows)
+        if public is not None:
+            public = as_public_table(public).read(sampler.schema)
+            tables["public"] = public.sha256
+        return TabularVariation(sampler.schema, public_sampler=public), tables
     if domain is None:
         raise PublicValueError("schema or domain must declare the public set of the records.")
-    return EuclideanVariation(domain, public=sampler.public)
+    if public is not None:
+        public, tables["public"] = read_public_array(public, domain.n_features)
+    return EuclideanVariation(domain, public=public), tables
 
 
 def _settings(sampler, facts, dimension):
@@ -283,11 +297,13 @@ class PrivateEvolutionSampler(VotingSampler):
         a domain without another interface or ``public``, Gaussian noise and the annealed schedule.
         A number is their share of the budget, in the scale in which Gaussian releases add up;
         "moments" is 0.2.
-    public : array-like, data frame or None, default=None
-        Public records in the form of ``X`` of ``fit``, for the interfaces of a schema or a domain:
-        the first population is drawn from them, and variations take their categories from them.
-        They cost nothing, and must not be made from the private records. None draws from the whole
-        schema or domain.
+    public : PublicTable, table, path, array-like or None, default=None
+        With a schema a public table with some of its columns, as a
+        :class:`~sklearn_dpgen.preprocessing.PublicTable` or its source; with a domain an array of
+        points. The first population is drawn from it, by the weights of the table, and variations
+        take their categories from it; cells that it lacks are drawn as with None. It costs nothing,
+        and must not be made from the private records: see :ref:`public_tables`. Fitted samplers and
+        their files hold its rows. None draws from the whole schema or domain.
     labels : {"public", "private"} or None, default=None
         Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
         the same class, and the class sizes are public. "private": neighbours differ in a record and
@@ -433,7 +449,7 @@ class PrivateEvolutionSampler(VotingSampler):
         "schema": [Schema, None],
         "interface": [HasMethods(["random", "vary"]), None],
         "start": [StrOptions({"public", "moments"}), Interval(Real, 0, 1, closed="neither")],
-        "public": ["array-like", None],
+        "public": PUBLIC_TABLE,
         "n_samples": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, _MOST_STEPS, closed="both")],
         "schedule": [StrOptions({"annealed", "theory"})],
@@ -461,7 +477,7 @@ class PrivateEvolutionSampler(VotingSampler):
         domain: Domain | Callable[..., Domain] | None = None,
         interface: VariationInterface | None = None,
         start: str | float = "public",
-        public: ArrayLike | pd.DataFrame | None = None,
+        public: PublicTable | ArrayLike | pd.DataFrame | str | os.PathLike | None = None,
         labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
@@ -528,13 +544,13 @@ class PrivateEvolutionSampler(VotingSampler):
         return self._fit(X, y)
 
     def _read(self, X, y, *, seed):
-        records, public = super()._read(X, y, seed=seed)
-        self.interface_ = make_interface(self, public["facts"].domain)
-        return records, public
+        records, facts = super()._read(X, y, seed=seed)
+        self.interface_, tables = make_interface(self, facts["facts"].domain)
+        return records, facts | {"source": (self.interface_, tables)}
 
-    def _plan(self, facts):
+    def _plan(self, facts, source=None):
         """Return the plan of a fit, and warn if the votes are below the noise."""
-        interface = make_interface(self, facts.domain)
+        interface, tables = source or make_interface(self, facts.domain)
         # Drawn to read the width of a candidate.
         first = interface.random(1, np.random.default_rng(0))
         width = check_candidates(first, 1, None, None, interface).shape[1]
@@ -557,7 +573,7 @@ class PrivateEvolutionSampler(VotingSampler):
         if math.isfinite(self.epsilon):
             warn_of_noise(noise, facts.sizes, settings, self.epsilon)
         precision = votes.precision(facts.sizes, [setting.n_samples for setting in settings])
-        report = self._report(votes, facts, precision=precision)
+        report = self._report(votes, facts, precision=precision, public_tables=tables)
         return Plan(report, EvolutionDetails(facts, settings, queries, votes))
 
     def _release(self, plan, records, seed):

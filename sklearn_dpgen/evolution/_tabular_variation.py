@@ -1,7 +1,7 @@
 """Candidate records of a table with a schema: drawn, varied a few columns at a time, compared."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -12,12 +12,47 @@ from sklearn_dpgen.evolution._variation_interface import (
     choose_columns,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.persistence._declarations import Array, saved
-from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.persistence._declarations import Array, demand, saved
+from sklearn_dpgen.preprocessing import PublicRows, PublicTable, TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
-from sklearn_dpgen.utils._validation import Integral, Real, Sampler, check_array, check_positive
+from sklearn_dpgen.utils._validation import Integral, Real, Sampler, check_positive
 
 __all__ = ["TabularVariation"]
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """Public rows as encoded points, which are drawn by their weights.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, width)
+        Anything finite in the features of unknown cells.
+    known : ndarray of bool of shape (n, width)
+    weights : ndarray of shape (n,)
+        Positive.
+    """
+
+    _saved_state = {
+        "points": Array("f", 2),
+        "known": Array("b", 2),
+        "weights": Array("f", 1, low=0),
+    }
+
+    points: np.ndarray
+    known: np.ndarray
+    weights: np.ndarray
+
+    def _check_saved_state(self):
+        fits = self.points.shape == self.known.shape and len(self.points) == len(self.weights)
+        demand(fits and self.weights.sum() > 0, "Public rows have other weights or cells.")
+
+    def draw(self, n, rng):
+        """Return n rows, and which of their features are known."""
+        shares = self.weights / self.weights.sum()
+        chosen = rng.choice(len(shares), size=n, p=shares)
+        return self.points[chosen], self.known[chosen]
 
 
 @saved
@@ -28,17 +63,17 @@ class TabularVariation:
     ----------
     schema : Schema
         The public declaration of the columns.
-    public_sampler : None, DataFrame, ndarray, sampler or callable, default=None
-        Source of public records: a frame or an array of encoded rows, as which it is held, whose
-        rows are drawn with replacement; an object
+    public_sampler : None, PublicTable, PublicRows, DataFrame, sampler or callable, default=None
+        Source of public records: a public table, whose rows are drawn by their weights; an object
         with ``sample(n, random_state=int)``; or ``public_sampler(n, rng)``. The last two return a
         frame with the columns of the schema. A sampler fitted on private records costs privacy
-        that no report of the fit includes. None draws every column independently and uniformly.
+        that no report of the fit includes. Columns that a table lacks, its unknown cells, and all
+        columns with None are drawn independently and uniformly.
     n_columns : "auto", "all" or int, default="auto"
         Mean number of columns that a variation changes, among those that can; at least one.
         "auto" is ``degree`` times the number of columns.
     null_probability : float, default=0.1
-        The public share of nulls in a nullable column, in [0, 1), where there is no
+        The public share of nulls in a nullable column, in [0, 1), where cells are drawn without
         ``public_sampler``.
     categorical_weight : float, default=0.5
         Distance between two categories, or between a null and a value, as a share of the range of a
@@ -91,7 +126,7 @@ class TabularVariation:
 
     _saved_state = {
         "schema": Schema,
-        "public_sampler": (None, Array("f", 2)),
+        "public_sampler": (None, EncodedRows),
         "n_columns": int | str,
         "null_probability": float,
         "categorical_weight": float,
@@ -102,8 +137,10 @@ class TabularVariation:
         self,
         schema: Schema,
         *,
-        public_sampler: pd.DataFrame
-        | np.ndarray
+        public_sampler: PublicTable
+        | PublicRows
+        | EncodedRows
+        | pd.DataFrame
         | Sampler
         | Callable[[int, np.random.Generator], pd.DataFrame]
         | None = None,
@@ -121,9 +158,7 @@ class TabularVariation:
         self.column_weights = _check_column_weights(column_weights, schema)
         self.encoder = TabularEncoder(schema).fit()
         self.domain = self.encoder.domain_
-        if isinstance(public_sampler, pd.DataFrame) and len(public_sampler):
-            public_sampler = self.encoder.transform(public_sampler)
-        self.public_sampler = _check_public_sampler(public_sampler, self.domain)
+        self.public_sampler = _check_public_sampler(public_sampler, self.encoder)
         self._columns = {name: _candidate_column(column) for name, column in schema.items()}
         self._blocks = list(zip(schema.blocks.values(), self._columns.values(), strict=True))
 
@@ -135,11 +170,13 @@ class TabularVariation:
         ValueError
             Public records that are not ``n``, or not of the schema.
         """
-        if self.public_sampler is None:
+        if self.public_sampler is None or isinstance(self.public_sampler, EncodedRows):
             columns = self._columns.values()
-            return np.hstack([column.random(n, rng, self.null_probability) for column in columns])
-        if isinstance(self.public_sampler, np.ndarray):
-            return self.public_sampler[rng.integers(len(self.public_sampler), size=n)]
+            X = np.hstack([column.random(n, rng, self.null_probability) for column in columns])
+            if self.public_sampler is None:
+                return X
+            points, known = self.public_sampler.draw(n, rng)
+            return np.where(known, points, X)
         frame = _public_records(self.public_sampler, n, rng)
         if not isinstance(frame, pd.DataFrame):
             raise PublicTypeError(
@@ -307,14 +344,23 @@ def _public_records(sampler, n, rng):
     return sampler(n, rng)
 
 
-def _check_public_sampler(sampler, domain):
-    if isinstance(sampler, np.ndarray):
-        return domain.project(check_array(sampler, dtype=np.float64))
+def _check_public_sampler(sampler, encoder):
+    """Return a source of public records, a table as encoded rows."""
     if isinstance(sampler, pd.DataFrame):
-        raise PublicValueError("public_sampler must have at least one row, got none.")
+        sampler = PublicTable(sampler)
+    if isinstance(sampler, PublicTable):
+        sampler = sampler.read(encoder.schema)
+    if isinstance(sampler, PublicRows):
+        points = sampler.encode(encoder)
+        known = ~np.isnan(points)
+        sampler = EncodedRows(np.where(known, points, 0.0), known, sampler.weights)
+    if isinstance(sampler, EncodedRows):
+        # Rows of a file may be outside of the domain.
+        demand(sampler.points.shape[1] == encoder.domain_.n_features, "Rows have other widths.")
+        return replace(sampler, points=encoder.domain_.project(sampler.points))
     if sampler is not None and not hasattr(sampler, "sample") and not callable(sampler):
         raise PublicTypeError(
-            "public_sampler must be a data frame, have a method sample, or be callable; got "
+            "public_sampler must be a public table, have a method sample, or be callable; got "
             f"{type(sampler).__name__}."
         )
     return sampler

@@ -8,6 +8,7 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.persistence._declarations import Array, demand
+from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE, read_public_array
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin, check_labels
 from sklearn_dpgen.utils._normal_laws import PublicMoments
@@ -20,7 +21,51 @@ from sklearn_dpgen.utils._validation import (
     fit_context,
 )
 
-__all__ = ["BaseMomentSampler"]
+__all__ = ["BaseMomentSampler", "encode_public_array"]
+
+
+def encode_public_array(X, labels, n_features, classes):
+    """Return public records of a domain, the codes of their labels, equal weights and a hash.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, n_features)
+    labels : array-like of shape (n,) or None
+    n_features : int
+    classes : ndarray or None
+        None leaves out the labels.
+
+    Returns
+    -------
+    X : ndarray of shape (n, n_features)
+    codes : ndarray of int of shape (n,) or None
+    weights : ndarray of shape (n,)
+    sha256 : str
+    """
+    X, sha256 = read_public_array(X, n_features, labels)
+    codes = None
+    if labels is not None and classes is not None:
+        codes = check_labels(labels, classes, len(X), "public")
+    return X, codes, np.ones(len(X)), sha256
+
+
+def _moments_of_known(X, codes, n_classes, weights, ball):
+    """Return the PublicMoments of records whose unknown features are NaN."""
+    is_known = ~np.isnan(X)
+    X = ball.project(np.where(is_known, X, ball.center))
+    mass = weights[:, None] * is_known
+    of_class = np.eye(n_classes)[codes].T
+    masses = of_class @ mass
+    means = (of_class @ (mass * X)) / masses.clip(1e-300)
+    # Variances are those of the known cells, and the matrix is positive semidefinite.
+    residuals = np.sqrt(mass / masses.sum(axis=0).clip(1e-300)) * (X - means[codes])
+    covariance = residuals.T @ residuals
+    known = (masses > 0).all(axis=0)
+    if not known.all():
+        # The order of variances then says nothing about the features that are not known.
+        covariance[~known] = covariance[:, ~known] = 0.0
+        covariance[~known, ~known] = covariance.diagonal()[known].sum() / max(1, known.sum())
+    return PublicMoments(means, covariance, known)
 
 
 class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
@@ -39,7 +84,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "second_order_weight": [StrOptions({"auto"}), Interval(Real, 1e-3, 1e3, closed="both")],
-        "public": [object],
+        "public": PUBLIC_TABLE,
         "random_state": ["random_state"],
     }
 
@@ -90,10 +135,11 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         n_classes, sizes = self._planned_classes(n_samples, class_sizes)
         self._check_labels_are_given(n_classes or None)
         ball, width = self._declared_ball(n_features)
-        return self._plan(ball, n_samples, n_classes, sizes, width).report
+        public = self._read_public(ball, n_classes, None)
+        return self._plan(ball, n_samples, n_classes, sizes, width, public).report
 
-    def _plan(self, ball, n_samples, n_classes, class_sizes, n_features, public=None):
-        """Return the plan of a fit in a ball; its details are a MomentPlan, the ball and `public`.
+    def _plan(self, ball, n_samples, n_classes, class_sizes, n_features, public):
+        """Return the plan of a fit in a ball; its details are a MomentPlan, the ball and moments.
 
         Parameters
         ----------
@@ -106,8 +152,10 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             None if the sizes are private.
         n_features : int
             Dimension of a record.
-        public : PublicMoments or None, default=None
+        public : tuple of (PublicMoments or None, dict of str to str)
+            Moments of public records, and the hashes of public tables.
         """
+        prior, tables = public
         moments = price_moments(
             ball,
             n_samples,
@@ -125,9 +173,10 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             type(self).__name__,
             self._noise_description(),
             public=("n_samples", "column_names", *self._declared(), *facts),
+            public_tables=tables,
             **relation,
         )
-        return Plan(self._protected(report), (moments, ball, public))
+        return Plan(self._protected(report), (moments, ball, prior))
 
     def _facts(self, n_samples, codes, has_labels, ball):
         """Return the public facts of a fit with or without labels."""
@@ -139,27 +188,37 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             "n_classes": n_classes,
             "class_sizes": np.bincount(codes, minlength=n_classes) if is_public else None,
             "n_features": self.n_features_in_,
-            "public": self._public_moments(ball),
+            "public": self._read_public(ball, n_classes, getattr(self, "classes_", None)),
         }
 
-    def _public_moments(self, ball):
-        """Return the moments of the public rows in the ball, or None."""
+    def _read_public(self, ball, n_classes, classes):
+        """Return the moments of the public records in the ball, and the hashes of public tables.
+
+        Parameters
+        ----------
+        ball : Ball
+        n_classes : int
+            0 for records without labels.
+        classes : ndarray or None
+            None leaves out the public labels, as a plan does.
+        """
         if self.public is None:
-            return None
-        X, y = self.public if isinstance(self.public, tuple) else (self.public, None)
-        X = self._encode_public(X)
-        codes, n_classes = np.zeros(len(X), dtype=np.int64), 1
-        if y is not None:
-            if not hasattr(self, "classes_"):
-                raise PublicValueError("public must have no labels if the records have none.")
-            n_classes = len(self.classes_)
-            codes = check_labels(y, self.classes_, len(X), "public")
-            if len(np.unique(codes)) < n_classes:
-                raise PublicValueError("public must have a row of each class.")
-        X = ball.project(X)
-        means = np.array([X[codes == code].mean(axis=0) for code in range(n_classes)])
-        residuals = X - means[codes]
-        return PublicMoments(means, residuals.T @ residuals / len(X))
+            return None, {}
+        has_labels = isinstance(self.public, tuple)
+        if has_labels and len(self.public) != 2:
+            raise PublicValueError(
+                f"public must be records or a pair (records, labels), got {len(self.public)} parts."
+            )
+        if has_labels and not n_classes:
+            raise PublicValueError("public must have no labels if the records have none.")
+        X, labels = self.public if has_labels else (self.public, None)
+        X, codes, weights, sha256 = self._encode_public(X, labels, ball, classes)
+        if codes is None:
+            codes, n_classes = np.zeros(len(X), dtype=np.int64), 1
+        elif len(np.unique(codes)) < n_classes:
+            raise PublicValueError("public must have a row of each class.")
+        moments = _moments_of_known(X, codes, n_classes, weights, ball)
+        return moments, {"public": sha256}
 
     def _release(self, plan, records, seed):
         """Return the means, the covariances and the sizes of the classes."""

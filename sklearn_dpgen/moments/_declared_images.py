@@ -29,9 +29,9 @@ def check_images(shape, pixel_range):
     return low, high, tuple(int(side) for side in sides)
 
 
-def check_width(X, shape, name="X"):
+def check_width(X, shape):
     """Check that records have as many features as the declared shape has pixels."""
     if X.shape[1] != math.prod(shape):
         raise PublicValueError(
-            f"shape {shape} has {math.prod(shape)} pixels, {name} has {X.shape[1]} features."
+            f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]} features."
         )

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.moments._base import BaseMomentSampler
+from sklearn_dpgen.moments._base import BaseMomentSampler, encode_public_array
 from sklearn_dpgen.moments._cosines import coefficients, low_cosines
 from sklearn_dpgen.moments._declared_images import check_images, check_width
 from sklearn_dpgen.persistence._declarations import Array, demand
@@ -309,11 +309,10 @@ class MomentImageSampler(BaseMomentSampler):
         self.latent_means_ = as_array(torch.stack([mean for mean, *_ in fits]))
         self.latent_factors_ = as_array(torch.stack([factor for _, factor, _ in fits]))
 
-    def _encode_public(self, X):
+    def _encode_public(self, X, labels, ball, classes):
         low, high, shape = check_images(self.shape, self.pixel_range)
-        X = check_array(X, dtype=[np.float64, np.float32])
-        check_width(X, shape, "public")
-        return coefficients(X, self._frequencies(shape)[0], low, high)
+        X, *others = encode_public_array(X, labels, math.prod(shape), classes)
+        return coefficients(X, self._frequencies(shape)[0], low, high), *others
 
     def _declared_ball(self, n_features):
         _, _, shape = check_images(self.shape, self.pixel_range)

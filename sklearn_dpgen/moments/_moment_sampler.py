@@ -1,5 +1,6 @@
 """MomentSampler: synthetic normal records by class, from released means and covariances."""
 
+import os
 from collections.abc import Callable
 from typing import Self
 
@@ -11,8 +12,10 @@ from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.moments._base import BaseMomentSampler
+from sklearn_dpgen.moments._base import BaseMomentSampler, encode_public_array
 from sklearn_dpgen.persistence._declarations import demand
+from sklearn_dpgen.preprocessing import PublicTable, TabularEncoder
+from sklearn_dpgen.preprocessing._public_table import as_public_table
 from sklearn_dpgen.preprocessing._records import (
     ENCODED_STATE,
     check_saved_encoding,
@@ -22,7 +25,7 @@ from sklearn_dpgen.preprocessing._records import (
     read_records,
     resolve_domain,
 )
-from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.utils._normal_laws import draw_normals, mixture_log_densities
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -69,10 +72,12 @@ class MomentSampler(BaseMomentSampler):
         Weight of the second moments relative to the first, in units of the radius. A larger one
         puts less noise on covariances and more on means. "auto" is √½, up to which second moments
         are free, if the noise on the covariance of a class exceeds a quarter of its trace; else 2.
-    public : array-like, data frame or tuple (X, y), default=None
-        Public records in the form of ``X`` of ``fit``, or with labels that include each class,
-        towards which the released moments are shrunk. They cost nothing, and must not be made from
-        the private records. None uses no public records.
+    public : PublicTable, table, path, array-like or pair with labels, default=None
+        Public records, towards whose moments the released ones are shrunk. With a schema a table
+        with some of its columns, as a :class:`~sklearn_dpgen.preprocessing.PublicTable` or its
+        source, or ``(table, name)`` with the name of its column of labels; with a domain an array
+        ``X``, or ``(X, y)``. Labels must include each class. The records cost nothing, and must not
+        be made from the private ones: see :ref:`public_tables`. None uses no public records.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before anything is released. BudgetExceededError is raised if too
         little is left. None charges no ledger.
@@ -173,7 +178,7 @@ class MomentSampler(BaseMomentSampler):
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         second_order_weight: float | str = "auto",
-        public: ArrayLike | pd.DataFrame | tuple | None = None,
+        public: PublicTable | ArrayLike | pd.DataFrame | str | os.PathLike | tuple | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -224,15 +229,28 @@ class MomentSampler(BaseMomentSampler):
         facts = self._facts(len(X), codes, y is not None, enclosing_ball(self.domain_))
         return (X, codes), facts
 
-    def _encode_public(self, X):
-        if self.schema is not None:
-            return self.encoder_.transform(X)
-        X = check_array(X, dtype=np.float64)
-        if X.shape[1] != self.n_features_in_:
+    def _encode_public(self, X, labels, ball, classes):
+        if self.schema is None:
+            X, *others = encode_public_array(X, labels, ball.n_features, classes)
+            return resolve_domain(self.domain, ball.n_features).project(X), *others
+        if labels is not None and (not isinstance(labels, str) or labels in self.schema):
             raise PublicValueError(
-                f"public must have {self.n_features_in_} features, as X has, got {X.shape[1]}."
+                "public must be a table, or a pair of a table and the name of its column of "
+                "labels, which is not in the schema."
             )
-        return self.domain_.project(X)
+        own = {} if labels is None or classes is None else {labels: Categorical(classes.tolist())}
+        rows = as_public_table(X).read(Schema({**self.schema, **own}))
+        points = rows.encode(TabularEncoder(self.schema).fit())
+        if not own:
+            return points, None, rows.weights, rows.sha256
+        if labels not in rows.names or len(rows.names) == 1:
+            raise PublicValueError(
+                f"public must have its column of labels, {labels!r}, and a column of the schema, "
+                f"got {rows.names}."
+            )
+        codes = rows.codes(TabularEncoder(Schema(own)).fit())[:, 0]
+        kept = codes >= 0
+        return points[kept], codes[kept], rows.weights[kept], rows.sha256
 
     def _declared_ball(self, n_features):
         domain = declared_domain(self, n_features)

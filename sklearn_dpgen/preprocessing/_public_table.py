@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import HasMethods
 
 from sklearn_dpgen.engines._tables import is_engine_table
@@ -28,9 +29,9 @@ from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categorie
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import IntervalColumn, MadeUpColumn
-from sklearn_dpgen.utils._validation import check_is_fitted, warn_user
+from sklearn_dpgen.utils._validation import check_array, check_is_fitted, warn_user
 
-__all__ = ["PUBLIC_TABLE", "PublicRows", "PublicTable", "as_public_table"]
+__all__ = ["PUBLIC_TABLE", "PublicRows", "PublicTable", "as_public_table", "read_public_array"]
 
 # Further rows add nothing to the marginals of a prior.
 _MOST_ROWS = 1_000_000
@@ -242,6 +243,49 @@ def as_public_table(public: object) -> PublicTable | None:
     return public if public is None or isinstance(public, PublicTable) else PublicTable(public)
 
 
+def read_public_array(
+    public: object, n_features: int, labels: ArrayLike | None = None
+) -> tuple[np.ndarray, str]:
+    """Return public records of a domain, and their SHA-256.
+
+    Parameters
+    ----------
+    public : array-like or frame of shape (n, n_features)
+    n_features : int
+    labels : array-like of shape (n,) or None, default=None
+        Only hashed.
+
+    Returns
+    -------
+    X : ndarray of float64 of shape (n, n_features)
+    sha256 : str
+        Of the values of ``X``, column by column, and of the labels as texts.
+
+    Raises
+    ------
+    PublicTypeError
+        A table or path, whose columns only a schema can align.
+    PublicValueError
+        The records have another number of features.
+    """
+    if isinstance(public, PublicTable) or is_paths(public):
+        raise PublicTypeError(
+            "public must be an array of records if there is no schema, got a "
+            f"{'PublicTable' if isinstance(public, PublicTable) else 'path'}."
+        )
+    X = check_array(public, dtype=np.float64)
+    if X.shape[1] != n_features:
+        raise PublicValueError(
+            f"public must have {n_features} features, as the records have, got {X.shape[1]}."
+        )
+    parts = [pd.DataFrame(X)]
+    if labels is not None:
+        parts.append(pd.DataFrame({"labels": np.asarray(labels, dtype=object).ravel()}))
+    digest = _Digest()
+    deque(digest.of_parts(parts), maxlen=0)
+    return X, digest.finish()
+
+
 # Constraint of a parameter ``public``: a PublicTable, or a source of one.
 PUBLIC_TABLE: list = [
     None,
@@ -319,7 +363,39 @@ class PublicRows:
         check_is_fitted(encoder)
         check_categories(encoder)
         codes = np.full((len(self.weights), len(encoder.columns_)), -1)
-        for place, (name, column) in enumerate(encoder.columns_.items()):
+        places = {name: place for place, name in enumerate(encoder.columns_)}
+        for name, column, known in self._columns(encoder):
+            codes[known, places[name]] = column._codes(*self.cells[name])[known]
+        return codes
+
+    def encode(self, encoder: TabularEncoder) -> np.ndarray:
+        """Return the rows as points of the domain of an encoder.
+
+        Parameters
+        ----------
+        encoder : TabularEncoder
+            As of :meth:`codes`, with or without bins.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, domain_.n_features)
+            NaN in all features of cells that are not known.
+
+        Raises
+        ------
+        PublicValueError
+            A column is declared otherwise than in the schema.
+        """
+        check_is_fitted(encoder)
+        points = np.full((len(self.weights), encoder.domain_.n_features), np.nan)
+        for name, column, known in self._columns(encoder):
+            points[known, encoder.blocks_[name]] = column._encode(*self.cells[name])[known]
+        return points
+
+    def _columns(self, encoder):
+        """Yield the name, the column of an encoder, and the known cells of each shared column."""
+        known = dict(zip(self.cells, self.known.T, strict=True))
+        for name, column in encoder.columns_.items():
             if name not in self.cells or isinstance(column, MadeUpColumn):
                 continue
             declared = column.column if isinstance(column, Binned) else column
@@ -327,9 +403,7 @@ class PublicRows:
                 raise PublicValueError(
                     f"encoder must declare column {name!r} as the schema of the rows does."
                 )
-            known = self.known[:, self.names.index(name)]
-            codes[known, place] = column._codes(*self.cells[name])[known]
-        return codes
+            yield name, column, known[name]
 
 
 class _Reader:

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
+from sklearn.isotonic import isotonic_regression
 
 __all__ = [
     "PublicMoments",
@@ -30,10 +31,13 @@ class PublicMoments:
         Of each class, or of all records if these have no labels.
     covariance : ndarray of shape (d, d)
         About the mean of the class, pooled over the classes.
+    known : ndarray of bool of shape (d,) or None, default=None
+        Features that the public records have; None for all. The moments of others are not read.
     """
 
     means: np.ndarray
     covariance: np.ndarray
+    known: np.ndarray | None = None
 
     @cached_property
     def blocks(self):
@@ -42,9 +46,12 @@ class PublicMoments:
         The blocks end at 4, 8, 16, ... directions, so that the moments of public records can be
         right in a few coarse directions and wrong in the many fine ones.
         """
-        vectors = np.linalg.eigh(self.covariance)[1][:, ::-1]
+        d = len(self.covariance)
+        known = np.arange(d) if self.known is None else np.flatnonzero(self.known)
+        vectors = np.zeros((d, len(known)))
+        vectors[known] = np.linalg.eigh(self.covariance[np.ix_(known, known)])[1][:, ::-1]
         edges = 2 ** np.arange(2, 32)
-        return np.split(vectors, edges[edges < len(vectors)], axis=1)
+        return np.split(vectors, edges[edges < len(known)], axis=1)
 
 
 def shrunk_means(means: np.ndarray, spreads: np.ndarray, public: PublicMoments) -> np.ndarray:
@@ -128,15 +135,18 @@ def denoised_covariances(
     directions: in the basis of the pooled eigenvectors, with eigenvalues v, entries have the prior
     N(0, κ v_i v_j), with κ fitted to them.
 
-    With a prior, the eigenvalues that are kept are those of the residual of the pooled covariance
-    from a multiple of the prior. The multiple is found by regression on the prior without its
-    trace, so a prior of another shape than the records have gets a multiple near zero, with the
-    error of a single noisy entry. The trace of the multiple is at most that of the covariance.
+    With a prior, this pooled covariance is averaged with a second one. Along the eigenvectors of
+    the prior, noisy variances are fitted by isotonic regression, as they should rise with those of
+    the prior, and shrunk to their mean as means are [2]_. The eigenvalues of the residual that are
+    above the noise are added. So the scale and the spectrum are released ones: a prior with less
+    variance in fine directions than the records have does not narrow them, and a wrong one only
+    blurs the variances of half of the estimate.
 
     References
     ----------
     .. [1] M. Gavish, D. Donoho, "Optimal shrinkage of singular values", IEEE Transactions on
        Information Theory 63(4), 2017, for square matrices.
+    .. [2] W. James, C. Stein, "Estimation with quadratic loss", 4th Berkeley Symposium, 1961.
     """
     if not np.all(spreads > 0):
         return np.array([_positive(own, _FLOOR) for own in covariances])
@@ -175,18 +185,16 @@ def _spiked(matrix, spread):
 
 
 def _near(matrix, spread, prior):
-    """Return a covariance near a multiple of a prior, with the residuals above the noise.
-
-    Its smallest eigenvalues are raised to one level, so that the trace is that of the matrix.
-    """
-    shape = prior - np.trace(prior) / len(prior) * np.eye(len(prior))
-    share = (matrix * shape).sum() / max((shape**2).sum(), 1e-300)
-    share = min(max(0.0, share), max(0.0, np.trace(matrix)) / max(np.trace(prior), 1e-300))
-    law = share * prior + _outstanding(matrix - share * prior, spread)
-    values = np.linalg.eigvalsh(law)
-    larger = values.sum() - np.cumsum(values)
-    levels = (np.trace(matrix) - larger) / np.arange(1, len(values) + 1)
-    return _positive(law, max(_FLOOR, levels.min()))
+    """Return a covariance by :func:`_spiked`, averaged with one along the directions of a prior."""
+    # By ascending variance in the prior.
+    vectors = np.linalg.eigh(prior)[1]
+    variances = (vectors * (matrix @ vectors)).sum(axis=0)
+    level = variances.mean()
+    # The noise on a diagonal has √2 times the spread.
+    lost = _lost_share((variances - level) / (np.sqrt(2) * spread), len(prior) - 1)
+    law = (vectors * (lost * level + (1 - lost) * isotonic_regression(variances))) @ vectors.T
+    law = law + _outstanding(matrix - law, spread)
+    return (_positive(law, 0.0) + _spiked(matrix, spread)) / 2
 
 
 def _shrunk(matrix, scales, spread):

@@ -3,12 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.domains import Box, OneHot, Product
-from sklearn_dpgen.evolution import EuclideanVariation, PrivateEvolutionSampler
+from sklearn_dpgen.evolution import (
+    EuclideanVariation,
+    PrivateEvolutionSampler,
+    TabularVariation,
+)
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.persistence._files import load
+from sklearn_dpgen.preprocessing import PublicTable
+from sklearn_dpgen.preprocessing._public_table import as_public_table
+from sklearn_dpgen.reporting import model_card
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 SQUARE = Box(0, 1, n_features=2)
@@ -33,10 +40,13 @@ def records(kind):
 
 
 def public(kind):
-    return POINTS if kind == "points" else TABLE
+    # In part: without a column, and with weights.
+    part = PublicTable(TABLE[["age"]].assign(w=np.arange(40)), weights="w")
+    return {"points": POINTS, "table": TABLE, "part": part}[kind]
 
 
 both = pytest.mark.parametrize("kind", ["points", "table"])
+each = pytest.mark.parametrize("kind", ["points", "table", "part"])
 
 
 @both
@@ -71,7 +81,7 @@ def test_blocks_are_drawn_anew_from_public_records():
     assert found(EuclideanVariation(MIXED)) == {0, 1, 2, 3}
 
 
-@both
+@each
 def test_the_noise_and_its_price_do_not_depend_on_public_records(kind):
     X = records(kind)
     alone, fitted = sampler(kind).fit(X).privacy_, sampler(kind, public=public(kind)).fit(X)
@@ -84,7 +94,7 @@ def test_the_noise_and_its_price_do_not_depend_on_public_records(kind):
     assert report.noise_scale != sampler(kind, n_iter=3).plan(200, 2).noise_scale
 
 
-@both
+@each
 def test_all_that_is_learned_follows_from_the_votes(kind, monkeypatch):
     fixed = np.random.default_rng(0).uniform(0, 9, size=1000)
     X = records(kind)
@@ -133,7 +143,7 @@ def test_right_public_records_help_and_wrong_ones_are_left():
     assert np.linalg.norm(far - center, axis=1).mean() > 2 * alone
 
 
-@both
+@each
 def test_a_saved_fit_draws_the_same(kind, tmp_path):
     fitted = sampler(kind, public=public(kind), smoothing=0.5).fit(records(kind))
     fitted.save(tmp_path / "fit.safetensors")
@@ -147,8 +157,12 @@ def test_a_saved_fit_draws_the_same(kind, tmp_path):
     ("kind", "options", "words"),
     [
         ("points", {"public": np.zeros((4, 3))}, "public must have 2 features"),
-        ("table", {"public": TABLE.assign(job="pilot")}, "'job' holds a value outside"),
-        ("table", {"public": TABLE[["age"]]}, "job"),
+        ("points", {"public": "points.csv"}, "public must be an array .* got a path"),
+        ("points", {"public": PublicTable(TABLE)}, "public must be an array .* got a PublicTable"),
+        ("table", {"public": TABLE[["job"]].assign(job="pilot")}, "public must have a cell"),
+        ("table", {"public": TABLE.add_suffix("s")}, "public must have a column of the schema"),
+        ("table", {"public": PublicTable(TABLE, weights="w")}, "weights must be a column"),
+        ("table", {"public": POINTS}, "public must be a table with named columns"),
         (
             "points",
             {"interface": EuclideanVariation(SQUARE)},
@@ -157,7 +171,81 @@ def test_a_saved_fit_draws_the_same(kind, tmp_path):
         ("points", {"start": "moments"}, "start='moments' needs"),
     ],
 )
-def test_public_records_that_do_not_fit_are_refused(kind, options, words, monkeypatch):
-    monkeypatch.setattr(GaussianSequenceRun, "release", None)
-    with pytest.raises(ValueError, match=words):
+@pytest.mark.filterwarnings("ignore:Column 'job' of the public table")
+def test_public_records_that_do_not_fit_are_refused_before_a_charge(
+    kind, options, words, monkeypatch
+):
+    monkeypatch.setattr(PrivateEvolutionSampler, "_reserve", None)
+    with pytest.raises((ValueError, TypeError), match=words):
         sampler(kind, **({"public": public(kind)} | options)).fit(records(kind))
+    # Negative twin: the charge is what fails where nothing is wrong.
+    with pytest.raises(TypeError, match="NoneType"):
+        sampler(kind, public=public(kind)).fit(records(kind))
+
+
+def test_a_table_is_read_in_any_form(tmp_path):
+    texts = TABLE.assign(age=TABLE["age"].astype(str), other=1)
+    texts.to_csv(tmp_path / "public.csv", index=False)
+
+    def first(given):
+        fitted = sampler("table", public=given, random_state=0).fit(records("table"))
+        return fitted.history_[0][0].candidates
+
+    expected = first(TABLE)
+    for given in (TABLE[["age", "job"]], texts, tmp_path / "public.csv", PublicTable(TABLE)):
+        assert_array_equal(first(given), expected)
+    assert not np.array_equal(first(TABLE.assign(age=31.0)), expected)
+
+
+@each
+def test_reports_state_the_hash_and_the_condition(kind):
+    fitted = sampler(kind, public=public(kind)).fit(records(kind))
+    report, found = fitted.privacy_, fitted.privacy_.public_tables
+    assert "public_tables" in report.caveats
+    assert list(found) == ["public"]
+    assert found["public"] in model_card(fitted).to_markdown()
+    if kind != "points":
+        rows = as_public_table(public(kind)).read(SCHEMA)
+        assert found == {"public": rows.sha256}
+    # Negative twin: other records, or none.
+    assert sampler(kind, public=other(kind)).plan(200, 2).public_tables["public"] not in found
+    assert sampler(kind).plan(200, 2).public_tables == {}
+
+
+def other(kind):
+    return POINTS[::-1] if kind == "points" else TABLE[::-1]
+
+
+def drawn(public_sampler, n=3000):
+    """Return decoded draws of an interface, of a public seed."""
+    interface = TabularVariation(SCHEMA, public_sampler=public_sampler)
+    X = interface.random(n, np.random.default_rng(0))
+    assert interface.domain.contains(X).all()
+    return interface.encoder.inverse_transform(X)
+
+
+def test_rows_are_drawn_by_their_weights():
+    weights = np.where(TABLE["job"] == "cook", 3.0, 1.0) * (np.arange(40) < 30)
+    rows = drawn(PublicTable(TABLE.assign(w=weights), weights="w"))
+    assert abs((rows["job"] == "cook").mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 3000)
+    assert set(rows["age"].round(6)) == set(TABLE["age"][:30].round(6))
+    # Negative twin: all rows alike.
+    assert abs((drawn(TABLE)["job"] == "cook").mean() - 0.5) < 5 * np.sqrt(0.25 / 3000)
+    assert drawn(TABLE)["age"].max() == 40
+
+
+def test_what_a_table_lacks_is_drawn_as_without_one():
+    def shares(rows):
+        return rows["job"].value_counts(normalize=True).reindex(SCHEMA["job"].labels).to_numpy()
+
+    rows = drawn(TABLE[["age"]])
+    assert_allclose(shares(rows), 1 / 3, atol=5 * np.sqrt(2 / 9 / 3000))
+    assert rows["age"].between(30, 40).all()
+    # Half of the cells are unknown: their rows are drawn, and the cells as without a table.
+    half = TABLE.assign(job=["cook", "pilot"] * 20)
+    rows, is_known = drawn(half), TABLE["age"][::2].round(6)
+    is_known = rows["age"].round(6).isin(is_known)
+    assert (rows["job"][is_known] == "cook").all()
+    assert_allclose(shares(rows[~is_known]), 1 / 3, atol=5 * np.sqrt(2 / 9 / 1000))
+    # Negative twin: a table that has the column.
+    assert shares(drawn(TABLE))[1] > 0.4

@@ -354,7 +354,7 @@ def keeps_public_categories(X):
 def test_public_records_are_checked():
     other = PUBLIC.assign(b="w")
     with pytest.raises(ValueError, match="'b' holds a value outside") as caught:
-        draw(TabularVariation(SMALL, public_sampler=other), 5)
+        draw(TabularVariation(SMALL, public_sampler=lambda n, rng: other), 5)
     assert "w" not in str(caught.value).split()
     with pytest.raises(ValueError, match="function must return 5 candidates, got 3"):
         draw(TabularVariation(SMALL, public_sampler=lambda n, rng: PUBLIC[:3]), 5)
@@ -366,7 +366,7 @@ def test_public_records_are_checked():
     ("options", "error", "words"),
     [
         ({"public_sampler": 3}, TypeError, "public_sampler"),
-        ({"public_sampler": PUBLIC[:0]}, ValueError, "public_sampler must have at least one row"),
+        ({"public_sampler": PUBLIC[:0]}, ValueError, "public must have rows"),
         ({"n_columns": 0}, ValueError, "n_columns"),
         ({"n_columns": True}, ValueError, "n_columns"),
         ({"n_columns": "few"}, ValueError, "n_columns"),

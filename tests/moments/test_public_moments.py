@@ -1,6 +1,7 @@
 """Public records of the moment samplers: the same releases, and moments shrunk by the residuals."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
+from sklearn_dpgen.moments._base import _moments_of_known
 from sklearn_dpgen.persistence._files import load
+from sklearn_dpgen.preprocessing import PublicTable, TabularEncoder
+from sklearn_dpgen.reporting import model_card
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.utils import _normal_laws
 from sklearn_dpgen.utils._normal_laws import (
@@ -25,6 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:The noise on the mean:UserWarnin
 BALL = Ball(6.0, n_features=6)
 MEANS = np.array([[1.0, 0.5, 0.0, 0.0, 0.0, 0.2], [-1.0, 0.0, 0.5, 0.0, 0.0, 0.0]])
 COVARIANCE = np.diag(np.geomspace(1, 0.01, 6))
+SCHEMA = Schema({"age": Numeric(0, 100), "job": Categorical(["baker", "nurse"])})
+PEOPLE = pd.DataFrame({"age": [1.0, 2.0, 90.0] * 9, "job": ["baker", "nurse", "nurse"] * 9})
 
 
 def people(n, seed, means=MEANS):
@@ -102,26 +108,41 @@ def test_means_without_noise_are_kept():
     assert_array_equal(shrunk_means(means, np.zeros(2), public), means)
 
 
-def literal_near(matrix, spread, prior):
-    """Return the covariance near a multiple of the prior; its level is found by bisection."""
-    d = len(matrix)
-    shape = prior - np.trace(prior) / d * np.eye(d)
-    share = max(0.0, np.vdot(matrix, shape) / max(np.vdot(shape, shape), 1e-300))
-    share = min(share, max(0.0, np.trace(matrix)) / max(np.trace(prior), 1e-300))
-    law = share * prior
-    values, vectors = np.linalg.eigh(matrix - share * prior)
-    for value, vector in zip(values, vectors.T, strict=True):
-        if abs(value) > 2 * math.sqrt(d) * spread:
-            kept = math.copysign(math.sqrt(value**2 - 4 * d * spread**2), value)
+def literal_isotonic(values):
+    """Return the nearest ascending values, by the formula of largest and smallest means."""
+    n = len(values)
+    return np.array(
+        [
+            max(min(np.mean(values[a : b + 1]) for b in range(i, n)) for a in range(i + 1))
+            for i in range(n)
+        ]
+    )
+
+
+def literal_above(matrix, spread):
+    """Return the eigenvalues above the noise, shrunk, and how many are not above it."""
+    law, edge, n_rest = np.zeros_like(matrix), 2 * math.sqrt(len(matrix)) * spread, 0
+    for value, vector in zip(*np.linalg.eigh(matrix), strict=True):
+        if abs(value) > edge:
+            kept = math.copysign(math.sqrt(value**2 - edge**2), value)
             law = law + kept * np.outer(vector, vector)
-    values, vectors = np.linalg.eigh(law)
-    low, high = 1e-12, max(1.0, abs(np.trace(matrix)))
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if values.clip(middle).sum() < np.trace(matrix) else (low, middle)
-        )
-    return (vectors * values.clip(low)) @ vectors.T
+        n_rest += value <= edge
+    return law, n_rest
+
+
+def literal_near(matrix, spread, prior):
+    """Return the covariance near a prior, by the formula of the docstring."""
+    d, vectors = len(matrix), np.linalg.eigh(prior)[1].T
+    along = np.array([vector @ matrix @ vector for vector in vectors])
+    square = sum((value - along.mean()) ** 2 / (2 * spread**2) for value in along)
+    lost = min(1.0, max(0, d - 3) / max(square, 1e-300))
+    fitted = lost * along.mean() + (1 - lost) * literal_isotonic(along)
+    law = sum(value * np.outer(vector, vector) for value, vector in zip(fitted, vectors))
+    law = law + literal_above(matrix - law, spread)[0]
+    above, n_rest = literal_above(matrix, spread)
+    rest = (np.trace(matrix) - np.trace(above)) / max(1, n_rest)
+    alone = _normal_laws._positive(above, max(1e-12, rest))
+    return (_normal_laws._positive(law, 0.0) + alone) / 2
 
 
 @settings(deadline=None, max_examples=60)
@@ -136,18 +157,32 @@ def test_a_covariance_near_a_prior_is_that_of_the_formula(d, turn, spread, seed)
     assert_allclose(found, literal_near(matrix, spread, prior), atol=1e-8)
 
 
-def test_a_prior_of_no_shape_leaves_what_is_above_the_noise():
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=(8, 8)) * 0.05
-    matrix = np.diag([9.0, 4.0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3]) + noise + noise.T
-    values, vectors = np.linalg.eigh(matrix)
-    edge = 2 * math.sqrt(8) * 0.1
-    kept = np.sqrt((values**2 - edge**2).clip(0))
-    # Two eigenvalues are far above the others, which share the rest of the trace.
-    kept[:6] = (values.sum() - kept[6:].sum()) / 6
-    assert_allclose(
-        _normal_laws._near(matrix, 0.1, np.eye(8)), (vectors * kept) @ vectors.T, atol=1e-9
-    )
+def pooled_errors(truth, prior, spread):
+    """Return the mean squared errors of covariances with and without a prior, of equal noise."""
+    rng, errors = np.random.default_rng(0), []
+    for _ in range(40):
+        noise = np.tril(rng.normal(size=truth.shape), -1)
+        noise = noise + noise.T + np.diag(math.sqrt(2) * rng.normal(size=len(truth)))
+        matrix = truth + spread * noise
+        found = _normal_laws._near(matrix, spread, prior), _normal_laws._spiked(matrix, spread)
+        errors.append([((law - truth) ** 2).sum() for law in found])
+    return np.mean(errors, axis=0)
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.05, 0.5])
+def test_priors_of_other_scales_help_and_wrong_ones_hardly_harm(spread):
+    rng = np.random.default_rng(1)
+    turn = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    truth = (turn * np.geomspace(3, 0.01, 40)) @ turn.T
+    # Fine directions have far less variance in the prior, as those of smooth images do.
+    narrow = (turn * np.geomspace(3, 1e-6, 40)) @ turn.T
+    near, alone = pooled_errors(truth, narrow, spread)
+    assert near < (0.8 if spread < 0.5 else 1.0) * alone
+    other = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    near, alone = pooled_errors(truth, (other * np.geomspace(3, 1e-6, 40)) @ other.T, spread)
+    assert near < 1.05 * alone
+    # Negative twin: the prior itself.
+    assert ((narrow - truth) ** 2).sum() > 0.8 * pooled_errors(truth, narrow, 0.01)[1]
 
 
 def releases(make, X, y, public, monkeypatch):
@@ -255,35 +290,160 @@ def test_without_noise_public_records_change_nothing():
     assert_array_equal(sampler.covariances_, alone.covariances_)
 
 
-SCHEMA = Schema({"age": Numeric(0, 100), "job": Categorical(["baker", "nurse"])})
-PEOPLE = pd.DataFrame({"age": [1.0, 2.0, 90.0] * 9, "job": ["baker", "nurse", "nurse"] * 9})
+def tables(public, **options):
+    own = {"schema": SCHEMA, "labels": "private", "classes": ["no", "yes"], "epsilon": 100.0}
+    return MomentSampler(public=public, **(own | options))
 
 
-def test_public_records_of_a_table_are_read_by_the_schema(tmp_path):
+SMOKES = ["no", "yes", "yes", "no"] * 8
+TABLE = PEOPLE.assign(smokes=SMOKES[:27], w=np.arange(27.0), other=1)
+LABELLED = PublicTable(TABLE, weights="w"), "smokes"
+PART = PublicTable(TABLE[["age", "w"]], weights="w")
+
+
+def fitted_to(public, monkeypatch, **options):
+    """Return a fit to 32 records of fixed noise, with or without public ones."""
+    X = pd.DataFrame({"age": np.linspace(10, 30, 32), "job": ["baker", "nurse"] * 16})
+    return releases(partial(tables, **options), X, SMOKES, public, monkeypatch)
+
+
+@pytest.mark.parametrize("public", [LABELLED, PART, LABELLED[0]], ids=["labels", "part", "table"])
+def test_releases_do_not_depend_on_public_tables(public, monkeypatch):
+    before, alone = fitted_to(None, monkeypatch)
+    after, sampler = fitted_to(public, monkeypatch)
+    for a, b in zip(before, after, strict=True):
+        assert_array_equal(a, b)
+    report = sampler.privacy_
+    assert report == tables(public, delta=1e-3).plan(32)
+    table = public[0] if isinstance(public, tuple) else public
+    assert report.public_tables == {"public": table.read(SCHEMA).sha256}
+    assert "public_tables" in report.caveats
+    assert report.public_tables["public"] in model_card(sampler).to_markdown()
+    # Negative twins: the moments do depend on them, and the report without them has no hash.
+    assert not np.array_equal(sampler.covariances_, alone.covariances_)
+    assert alone.privacy_.public_tables == {}
+
+
+def test_tables_are_read_in_any_form(monkeypatch, tmp_path):
+    texts = TABLE[["job", "smokes", "age"]].astype(str)
+    texts.to_csv(tmp_path / "public.csv", index=False)
+    # As points of the domain of the schema, with labels.
+    points = TabularEncoder(SCHEMA).fit().transform(PEOPLE), TABLE["smokes"]
+    X = pd.DataFrame({"age": np.linspace(10, 30, 32), "job": ["baker", "nurse"] * 16})
+    X = TabularEncoder(SCHEMA).fit().transform(X)
+    options = {"domain": SCHEMA.domain, "schema": None}
+    _, expected = releases(partial(tables, **options), X, SMOKES, points, monkeypatch)
+    for table in (TABLE, texts, tmp_path / "public.csv", PublicTable(TABLE)):
+        _, found = fitted_to((table, "smokes"), monkeypatch)
+        assert_allclose(found.means_, expected.means_, atol=1e-9)
+        assert_allclose(found.covariances_, expected.covariances_, atol=1e-9)
+    # Negative twin: weights.
+    _, found = fitted_to(LABELLED, monkeypatch)
+    assert abs(found.means_ - expected.means_).max() > 1e-6
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.integers(1, 3), min_size=4, max_size=9),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 0.4]),
+)
+def test_weights_stand_for_repeated_rows(weights, seed, share):
+    rng, n = np.random.default_rng(seed), len(weights)
+    X = rng.normal(size=(n, 3))
+    X[rng.uniform(size=X.shape) < share] = np.nan
+    codes = np.arange(n) % 2
+
+    def moments(X, codes, weights):
+        return _moments_of_known(X, codes, 2, weights, Ball(9.0, n_features=3))
+
+    found = moments(X, codes, np.array(weights) / 7)
+    repeated = moments(X.repeat(weights, axis=0), codes.repeat(weights), np.ones(sum(weights)))
+    assert_allclose(found.means, repeated.means)
+    assert_allclose(found.covariance, repeated.covariance, atol=1e-12)
+    assert_array_equal(found.known, repeated.known)
+    assert np.linalg.eigvalsh(found.covariance).min() > -1e-12
+    for j in np.flatnonzero(found.known):
+        rows = ~np.isnan(X[:, j])
+        own = np.average(X[rows & (codes == 1), j], weights=np.array(weights)[rows & (codes == 1)])
+        assert_allclose(found.means[1, j], own)
+        residuals = X[rows, j] - found.means[codes[rows], j]
+        variance = np.average(residuals**2, weights=np.array(weights)[rows])
+        assert_allclose(found.covariance[j, j], variance)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_means_of_features_that_public_records_lack_are_kept(n_classes, seed):
+    rng = np.random.default_rng(seed)
+    known, spreads = np.arange(9) < 6, rng.uniform(0.5, 2, n_classes)
+    public = PublicMoments(rng.normal(size=(n_classes, 9)), np.cov(rng.normal(size=(9, 30))), known)
+    public.means[:, ~known] = 0
+    means = rng.normal(size=(n_classes, 9))
+    found = shrunk_means(means, spreads, public)
+    assert_array_equal(found[:, ~known], means[:, ~known])
+    of_known = PublicMoments(public.means[:, known], public.covariance[np.ix_(known, known)])
+    assert_allclose(found[:, known], shrunk_means(means[:, known], spreads, of_known), atol=1e-12)
+
+
+def test_labels_of_a_table_are_a_column_that_the_schema_lacks(monkeypatch):
+    monkeypatch.setattr(MomentSampler, "_reserve", None)
+    rows = PEOPLE.iloc[:27]
+    for public, words in [
+        ((PEOPLE, SMOKES[:27]), "a table and the name of its column of labels"),
+        ((PEOPLE, "job"), "labels, which is not in the schema"),
+        ((PEOPLE, "smokes"), "must have its column of labels, 'smokes'"),
+        ((TABLE[["smokes"]], "smokes"), "and a column of the schema"),
+        ((TABLE.assign(smokes="yes"), "smokes"), "public must have a row of each class"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            tables(public).fit(rows, SMOKES[:27])
+    with pytest.raises(TypeError, match="NoneType"):
+        tables((TABLE, "smokes")).fit(rows, SMOKES[:27])
+
+
+def test_a_saved_fit_holds_no_public_records(tmp_path):
     sampler = MomentSampler(schema=SCHEMA, public=PEOPLE[["job", "age"]]).fit(PEOPLE)
-    assert "public" in sampler.privacy_.public
     sampler.save(tmp_path / "fit.safetensors")
-    loaded = load(tmp_path / "fit.safetensors")
-    assert loaded.public is None
-    with pytest.raises(ValueError, match="'job' holds a value outside"):
-        MomentSampler(schema=SCHEMA, public=PEOPLE.assign(job="cook")).fit(PEOPLE)
+    assert load(tmp_path / "fit.safetensors").public is None
+
+
+def test_hashes_of_arrays_are_those_of_their_values():
+    X, y = people(40, 0)
+
+    def hashed(public, make=vectors):
+        return make(public=public, delta=1e-3).plan(40, 6).public_tables["public"]
+
+    found = hashed((X, y))
+    assert hashed((X.tolist(), list(y))) == found
+    assert hashed((pd.DataFrame(X), y.astype(np.int32))) == found
+    assert hashed((X, y), images) == found
+    assert vectors(public=(X, y), delta=1e-3).fit(X, y).privacy_.public_tables["public"] == found
+    others = [X, (X, 1 - y), (X[::-1], y), (X[:, ::-1], y), (X + 1e-9, y)]
+    assert len({found, *map(hashed, others)}) == 6
 
 
 @pytest.mark.parametrize(
     ("public", "words"),
     [
-        (np.zeros((4, 5)), "public must have 6 features, as X has, got 5"),
+        (np.zeros((4, 5)), "public must have 6 features, as the records have, got 5"),
         ((np.zeros((4, 6)), [0, 0, 0, 0]), "public must have a row of each class"),
         ((np.zeros((4, 6)), [0, 1, 0, 2]), "public holds labels .* not among the classes"),
         ((np.zeros((4, 6)), [0, 1]), "public must hold 4 labels"),
+        ((np.zeros((4, 6)),), "public must be records or a pair .*, got 1 parts"),
+        ("public.csv", "public must be an array of records .* got a path"),
+        (PublicTable(PEOPLE), "public must be an array of records .* got a PublicTable"),
     ],
 )
-def test_public_records_that_do_not_fit_are_refused_before_a_release(public, words, monkeypatch):
+def test_public_records_that_do_not_fit_are_refused_before_a_charge(public, words, monkeypatch):
     X, y = people(40, 0)
-    monkeypatch.setattr(GaussianSequenceRun, "release", None)
-    with pytest.raises(ValueError, match=words):
+    monkeypatch.setattr(MomentSampler, "_reserve", None)
+    with pytest.raises((ValueError, TypeError), match=words):
         vectors(public=public).fit(X, y)
+    # Negative twin: the charge is what fails where nothing is wrong.
+    with pytest.raises(TypeError, match="NoneType"):
+        vectors(public=X).fit(X, y)
     with pytest.raises(ValueError, match="public must have no labels"):
         MomentSampler(domain=BALL, public=(X, y)).fit(X)
-    with pytest.raises(ValueError, match=r"has 6 pixels, public has 5 features"):
+    with pytest.raises(ValueError, match="public must have 6 features"):
         images(public=np.zeros((4, 5))).fit(X, y)
