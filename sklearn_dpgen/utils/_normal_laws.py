@@ -135,12 +135,12 @@ def denoised_covariances(
     directions: in the basis of the pooled eigenvectors, with eigenvalues v, entries have the prior
     N(0, κ v_i v_j), with κ fitted to them.
 
-    With a prior, this pooled covariance is averaged with a second one. Along the eigenvectors of
-    the prior, noisy variances are fitted by isotonic regression, as they should rise with those of
-    the prior, and shrunk to their mean as means are [2]_. The eigenvalues of the residual that are
-    above the noise are added. So the scale and the spectrum are released ones: a prior with less
-    variance in fine directions than the records have does not narrow them, and a wrong one only
-    blurs the variances of half of the estimate.
+    With a prior, this pooled covariance is averaged with a second one. The noisy variances along
+    the eigenvectors of the prior are fitted by isotonic regression, as they should rise with those
+    of the prior, and shrunk to their mean as means are [2]_; the eigenvalues of the residual that
+    are above the noise are added. So all scales are released ones: a prior with less variance in
+    fine directions than the records does not take it from them, and a wrong one blurs variances of
+    half of the estimate.
 
     References
     ----------
@@ -187,13 +187,15 @@ def _spiked(matrix, spread):
 def _near(matrix, spread, prior):
     """Return a covariance by :func:`_spiked`, averaged with one along the directions of a prior."""
     # By ascending variance in the prior.
-    vectors = np.linalg.eigh(prior)[1]
+    vectors, d = np.linalg.eigh(prior)[1], len(prior)
     variances = (vectors * (matrix @ vectors)).sum(axis=0)
     level = variances.mean()
-    # The noise on a diagonal has √2 times the spread.
-    lost = _lost_share((variances - level) / (np.sqrt(2) * spread), len(prior) - 1)
+    # On a diagonal the noise has √2 times the spread.
+    lost = _lost_share((variances - level) / (np.sqrt(2) * spread), d - 1)
     law = (vectors * (lost * level + (1 - lost) * isotonic_regression(variances))) @ vectors.T
-    law = law + _outstanding(matrix - law, spread)
+    outstanding = _outstanding(matrix - law, spread)
+    # The trace stays that of the matrix.
+    law = law + outstanding - np.trace(outstanding) / d * np.eye(d)
     return (_positive(law, 0.0) + _spiked(matrix, spread)) / 2
 
 
