@@ -224,16 +224,17 @@ def make_interface(sampler, domain):
     interface : VariationInterface
     public_tables : dict of str to str
     """
-    public, tables = sampler.public, {}
+    public, tables = sampler.public, dict[str, str]()
     if sampler.interface is not None:
         if public is not None:
             raise PublicValueError("public must be None if an interface is given.")
         return sampler.interface, tables
     if sampler.schema is not None:
-        if public is not None:
-            public = as_public_table(public).read(sampler.schema)
-            tables["public"] = public.sha256
-        return TabularVariation(sampler.schema, public_sampler=public), tables
+        table = as_public_table(public)
+        rows = None if table is None else table.read(sampler.schema)
+        if rows is not None:
+            tables["public"] = rows.sha256
+        return TabularVariation(sampler.schema, public_sampler=rows), tables
     if domain is None:
         raise PublicValueError("schema or domain must declare the public set of the records.")
     if public is not None:

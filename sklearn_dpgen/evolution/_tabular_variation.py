@@ -12,7 +12,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     choose_columns,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.persistence._declarations import Array, demand, saved
+from sklearn_dpgen.persistence._declarations import Array, demand, is_distribution, saved
 from sklearn_dpgen.preprocessing import PublicRows, PublicTable, TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
 from sklearn_dpgen.utils._validation import Integral, Real, Sampler, check_positive
@@ -23,35 +23,34 @@ __all__ = ["TabularVariation"]
 @saved
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """Public rows as encoded points, which are drawn by their weights.
+    """Public rows as encoded points, which are drawn by their shares.
 
     Parameters
     ----------
     points : ndarray of shape (n, width)
-        Anything finite in the features of unknown cells.
+        Finite, also in the features of unknown cells.
     known : ndarray of bool of shape (n, width)
-    weights : ndarray of shape (n,)
-        Positive.
+    shares : ndarray of shape (n,)
+        Probabilities.
     """
 
     _saved_state = {
         "points": Array("f", 2),
         "known": Array("b", 2),
-        "weights": Array("f", 1, low=0),
+        "shares": Array("f", 1, low=0),
     }
 
     points: np.ndarray
     known: np.ndarray
-    weights: np.ndarray
+    shares: np.ndarray
 
     def _check_saved_state(self):
-        fits = self.points.shape == self.known.shape and len(self.points) == len(self.weights)
-        demand(fits and self.weights.sum() > 0, "Public rows have other weights or cells.")
+        fits = self.points.shape == self.known.shape and len(self.points) == len(self.shares)
+        demand(fits and is_distribution(self.shares), "Public rows have other shares or cells.")
 
     def draw(self, n, rng):
         """Return n rows, and which of their features are known."""
-        shares = self.weights / self.weights.sum()
-        chosen = rng.choice(len(shares), size=n, p=shares)
+        chosen = rng.choice(len(self.shares), size=n, p=self.shares)
         return self.points[chosen], self.known[chosen]
 
 
@@ -353,7 +352,9 @@ def _check_public_sampler(sampler, encoder):
     if isinstance(sampler, PublicRows):
         points = sampler.encode(encoder)
         known = ~np.isnan(points)
-        sampler = EncodedRows(np.where(known, points, 0.0), known, sampler.weights)
+        sampler = EncodedRows(
+            np.where(known, points, 0.0), known, sampler.weights / sampler.weights.sum()
+        )
     if isinstance(sampler, EncodedRows):
         # Rows of a file may be outside of the domain.
         demand(sampler.points.shape[1] == encoder.domain_.n_features, "Rows have other widths.")

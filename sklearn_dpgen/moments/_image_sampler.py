@@ -85,8 +85,8 @@ class MomentImageSampler(BaseMomentSampler):
         are free, if the noise on the covariance of a class exceeds a quarter of its trace; else 2.
     public : array-like of shape (n_public, n_pixels) or tuple (X, y), default=None
         Public images of the same shape and range, or with labels that include each class, towards
-        which the released moments are shrunk. They cost nothing, and must not be made from the
-        private images. None uses no public images.
+        whose moments the released ones are shrunk. They cost nothing, and must not be made from
+        the private images: see :ref:`public_tables`. None uses no public images.
     max_iter : int, default=30
         Steps in which the distribution of the coefficients is fitted to the moments.
     ledger : PrivacyLedger, path or None, default=None

@@ -146,9 +146,10 @@ class MomentSampler(BaseMomentSampler):
 
     With ``public`` the same moments are released. With public labels, the differences of the means
     of classes are shrunk towards those of the public records; without classes, the mean is. The
-    covariance is shrunk towards a multiple of theirs. The weights depend on the residuals of the
-    released moments from the public ones: where the public records are wrong, the residuals exceed
-    the noise and are kept.
+    weights depend on the residuals of the released means from the public ones: where the public
+    records are wrong, the residuals exceed the noise and are kept. Released variances along the
+    eigenvectors of the public covariance are made to rise in its order, which is averaged with the
+    estimate without it. Means of features that a public table lacks are kept.
 
     Examples
     --------
@@ -233,13 +234,14 @@ class MomentSampler(BaseMomentSampler):
         if self.schema is None:
             X, *others = encode_public_array(X, labels, ball.n_features, classes)
             return resolve_domain(self.domain, ball.n_features).project(X), *others
-        if labels is not None and (not isinstance(labels, str) or labels in self.schema):
+        table, has_name = as_public_table(X), isinstance(labels, str) and labels not in self.schema
+        if table is None or not (labels is None or has_name):
             raise PublicValueError(
                 "public must be a table, or a pair of a table and the name of its column of "
                 "labels, which is not in the schema."
             )
         own = {} if labels is None or classes is None else {labels: Categorical(classes.tolist())}
-        rows = as_public_table(X).read(Schema({**self.schema, **own}))
+        rows = table.read(Schema({**self.schema, **own}))
         points = rows.encode(TabularEncoder(self.schema).fit())
         if not own:
             return points, None, rows.weights, rows.sha256

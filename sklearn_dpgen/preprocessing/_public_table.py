@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import json
+import math
 import os
 import re
 from collections import Counter, deque
@@ -29,7 +30,7 @@ from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categorie
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import IntervalColumn, MadeUpColumn
-from sklearn_dpgen.utils._validation import check_array, check_is_fitted, warn_user
+from sklearn_dpgen.utils._validation import check_array, check_fits, check_is_fitted, warn_user
 
 __all__ = ["PUBLIC_TABLE", "PublicRows", "PublicTable", "as_public_table", "read_public_array"]
 
@@ -387,7 +388,10 @@ class PublicRows:
             A column is declared otherwise than in the schema.
         """
         check_is_fitted(encoder)
-        points = np.full((len(self.weights), encoder.domain_.n_features), np.nan)
+        shape = len(self.weights), encoder.domain_.n_features
+        # The points, and as many numbers of who reads them.
+        check_fits(16 * math.prod(shape), f"public: {shape[0]} encoded rows")
+        points = np.full(shape, np.nan)
         for name, column, known in self._columns(encoder):
             points[known, encoder.blocks_[name]] = column._encode(*self.cells[name])[known]
         return points

@@ -356,6 +356,12 @@ AUTO = {
     "auto: evolution from public records": Replayed(
         PrivateEvolutionSampler(domain=BOX, public=PUBLIC, device="cpu", **RICH), _alone, n=500
     ),
+    "auto: evolution from a public table": Replayed(
+        PrivateEvolutionSampler(schema=WIDE, public=_public(), device="cpu", **RICH),
+        _alone,
+        TABLE,
+        500,
+    ),
     "auto: evolution, certified": Replayed(
         PrivateEvolutionSampler(domain=BOX, noise="certified", device="cpu", **RICH), _alone, n=500
     ),
@@ -377,6 +383,9 @@ AUTO = {
         MomentSampler(domain=BOX, labels="private", classes=[0, 1], public=PUBLIC),
         _with_sides,
         private="sides",
+    ),
+    "auto: moments beside a public table": Replayed(
+        MomentSampler(schema=WIDE, public=_public()), _alone, TABLE
     ),
     "auto: images of private classes": Replayed(
         MomentImageSampler(

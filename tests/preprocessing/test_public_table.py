@@ -107,9 +107,15 @@ def test_a_table_that_fits_has_the_codes_of_private_records(frame, data, n_bins)
     assert codes.dtype == np.int64
     assert_array_equal(codes[:, :-1], expected)
     assert (codes[:, -1] == -1).all()
+    # All but the identifier, which is the last column.
+    fitted = TabularEncoder(SCHEMA).fit()
+    points = rows.encode(fitted)
+    assert_array_equal(points[:, :-1], fitted.transform(frame)[:, :-1])
+    assert np.isnan(points[:, -1]).all()
     # The frame has the dtypes of the schema, and fits it.
     assert dict(rows.frame.dtypes) == {name: SCHEMA[name].dtype for name in rows.names}
-    assert_array_equal(private_codes(rows.frame.assign(person=0), fitted)[:, :-1], expected)
+    again = private_codes(rows.frame.assign(person=0), encoder(n_bins=n_bins))
+    assert_array_equal(again[:, :-1], expected)
 
 
 @given(tables())
@@ -177,6 +183,12 @@ def test_cells_that_do_not_fit_are_not_known():
     assert_array_equal(codes[:, 2], [1, -1, 3, 2])
     assert_array_equal(codes[:, 3], [0, -1, -1, 2])
     assert (codes[:, 5:] == -1).all()
+    fitted = TabularEncoder(SCHEMA).fit()
+    points = rows.encode(fitted)
+    for name, block in fitted.blocks_.items():
+        known = rows.known[:, rows.names.index(name)] if name in rows.names else np.zeros(4, bool)
+        assert_array_equal(np.isfinite(points[:, block]).T, [known] * points[:, block].shape[1])
+    assert_array_equal(points[:2, fitted.blocks_["pay"]], [[-1, 1, 0], [1, 1, 0]])
 
 
 def test_equal_texts_of_two_labels_stand_for_neither():
