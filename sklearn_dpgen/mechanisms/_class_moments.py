@@ -345,7 +345,10 @@ class MomentPlan:
         )
         means, prior = moments.means, None
         if public is not None:
-            means, prior = shrunk_means(means, moments.mean_spreads, public), public.covariance
+            means = shrunk_means(means, moments.mean_spreads, public)
+            # Classifiers of several classes lose by covariances nearer to the truth: these have
+            # less variance in fine directions, where the means are still noisy.
+            prior = public.covariance if len(public.means) == 1 else None
         covariances = denoised_covariances(moments.covariances, moments.spreads, prior)
         sizes = self.sizes if moments.counts is None else moments.counts
         return means, covariances, sizes

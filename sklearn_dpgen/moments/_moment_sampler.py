@@ -147,9 +147,10 @@ class MomentSampler(BaseMomentSampler):
     With ``public`` the same moments are released. With public labels, the differences of the means
     of classes are shrunk towards those of the public records; without classes, the mean is. The
     weights depend on the residuals of the released means from the public ones: where the public
-    records are wrong, the residuals exceed the noise and are kept. Released variances along the
-    eigenvectors of the public covariance are made to rise in its order, which is averaged with the
-    estimate without it. Means of features that a public table lacks are kept.
+    records are wrong, the residuals exceed the noise and are kept. Means of features that a public
+    table lacks are kept too. Public records without labels also improve the covariance: released
+    variances along the eigenvectors of the public one are made to rise in its order, which is
+    averaged with the estimate without it.
 
     Examples
     --------
