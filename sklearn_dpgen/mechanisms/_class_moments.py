@@ -346,8 +346,8 @@ class MomentPlan:
         means, prior = moments.means, None
         if public is not None:
             means = shrunk_means(means, moments.mean_spreads, public)
-            # Classifiers of several classes lose by covariances nearer to the truth: these have
-            # less variance in fine directions, where the means are still noisy.
+            # With classes, covariances of smaller squared error made worse training data for
+            # classifiers, so labelled public records give none.
             prior = public.covariance if len(public.means) == 1 else None
         covariances = denoised_covariances(moments.covariances, moments.spreads, prior)
         sizes = self.sizes if moments.counts is None else moments.counts
