@@ -437,6 +437,8 @@ _BLOCK, _CELLS = 64, 1 << 24
 def measure_rounds(count, plan, weight, measured, *, predict, run, noise, public=None):
     """Select and release marginals in rounds, and add them to the measurements.
 
+    A round whose marginals are not affordable repeats those of the first round.
+
     Parameters
     ----------
     count : callable
@@ -456,31 +458,32 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, public
     n, first = measured.n_records, ()
     done: set = set()
     _, *noise_scales = plan.mechanism.noise_scales
-    for number, (planned, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
-        candidates = [columns for columns in planned.candidates if columns not in done]
-        n_affordable = affordable_marginals(n, scale, CELLS[len(candidates[0])])
-        n_chosen = len(candidates)
-        if planned.n_selected is not None:
-            n_chosen = min(n_chosen, planned.n_selected, max(n_affordable, int(number == 0)))
-        if number and 2 * n_affordable < n_chosen or not n_chosen:
-            # An unknown number of records may turn out too small for the planned marginals, so
-            # those of the first round are repeated. If half of the marginals are affordable, all
-            # are, with fewer cells.
-            candidates = first
-            n_chosen = len(candidates)
+    rounds = list(zip(plan.rounds, noise_scales, strict=True))
+    numbers = [_n_released(n, *own, is_first=own is rounds[0]) for own in rounds]
+    # The marginals of the first round have groups that all rounds with them afford together.
+    repeated = [
+        scale for scale, number in zip(noise_scales[1:], numbers[1:], strict=True) if not number
+    ]
+    combined = sum(max(scale, _TINY) ** -2.0 for scale in (*noise_scales[:1], *repeated))
+    for (planned, scale), number in zip(rounds, numbers, strict=True):
+        candidates = first
+        if number:
+            candidates = [columns for columns in planned.candidates if columns not in done]
         weights = np.array([weight(columns) for columns in candidates])
-        is_choice = n_chosen < len(candidates)
+        is_choice = 0 < number < len(candidates)
         if is_choice:
-            spread = scale * math.sqrt(n_chosen)
+            spread = scale * math.sqrt(number)
             n_cells = affordable_cells(n, spread)
             marginals = [measured.blocks.marginal(columns, n_cells) for columns in candidates]
             values = _all_scores(count, marginals, weights / weights.max(), spread, predict)
-            chosen = run.select(values, noise, count=n_chosen)
+            chosen = run.select(values, noise, count=number)
             candidates, weights = [candidates[i] for i in chosen], weights[chosen]
-        spreads = scale * noise_factors(weights)
+        factors = noise_factors(weights)
+        is_repeated = bool(repeated) and (not first or candidates is first)
+        known = combined**-0.5 if is_repeated else scale
         marginals = [
-            measured.blocks.marginal(columns, affordable_cells(n, spread))
-            for columns, spread in zip(candidates, spreads, strict=True)
+            measured.blocks.marginal(columns, affordable_cells(n, known * factor))
+            for columns, factor in zip(candidates, factors, strict=True)
         ]
         # What a public table expects of pairs is known without a fit.
         is_triple = any(len(marginal.columns) == 3 for marginal in marginals)
@@ -489,12 +492,25 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, public
         tables, _ = release_marginals(
             count(marginals), weights, lambda vector: run.release(vector, noise)
         )
-        for released in zip(marginals, tables, spreads, expected, strict=True):
+        for released in zip(marginals, tables, scale * factors, expected, strict=True):
             measured.add(*released)
         if public is not None:
             public.relate(measured)
         done.update(candidates)
         first = first or candidates
+
+
+def _n_released(n_records, planned, noise_scale, *, is_first):
+    """Return how many marginals of a round are released, 0 if those of the first round are instead.
+
+    An unknown number of records may turn out too small for the planned marginals. If half of them
+    are affordable, all are released, with fewer cells.
+    """
+    n_affordable = affordable_marginals(n_records, noise_scale, CELLS[len(planned.candidates[0])])
+    number = len(planned.candidates)
+    if planned.n_selected is not None:
+        number = min(number, planned.n_selected, max(n_affordable, int(is_first)))
+    return number if is_first or 2 * n_affordable >= number else 0
 
 
 def _all_scores(count, marginals, weights, noise_scale, predict):
@@ -546,7 +562,7 @@ def scores(tables, expected, weights, noise_scale):
     )
 
 
-# The largest share that counts as 0.
-_EMPTY = 1e-12
+# The largest share that counts as 0, and the least noise that is divided by.
+_EMPTY = _TINY = 1e-12
 # The mean modulus of a standard normal variable.
 _MEAN = math.sqrt(2 / math.pi)
