@@ -26,7 +26,8 @@ __all__ = [
     "output_ending",
     "parse",
     "private_files",
-    "public_table",
+    "public_files",
+    "public_tables",
     "read_frame",
     "read_key",
     "read_schema",
@@ -108,13 +109,56 @@ def files_of(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(files)
 
 
-def public_table(paths: Sequence[str], weights: str | None) -> "PublicTable | None":
-    """Return the public table of the options --public and --public-weights, which is not read."""
-    if not paths:
-        return None
-    from sklearn_dpgen.preprocessing import PublicTable
+def public_files(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the files of the option --public by table; those without NAME= have an empty name."""
+    named: dict[str, list[str]] = {}
+    for text in paths:
+        name, sign, path = text.partition("=")
+        if not sign or os.path.exists(text):
+            name, path = "", text
+        named.setdefault(name, []).append(path)
+    return {name: files_of(files) for name, files in named.items()}
 
-    return PublicTable(list(files_of(paths)), weights=weights)
+
+def public_tables(
+    paths: Sequence[str], weights: str | None, schema: "Schema | RelationalSchema"
+) -> "PublicTable | dict[str, PublicTable] | None":
+    """Return the tables of the options --public and --public-weights, which are not read.
+
+    Parameters
+    ----------
+    paths : sequence of str
+    weights : str or None
+        Column of survey weights, of a relational schema in its root table.
+    schema : Schema or RelationalSchema
+
+    Raises
+    ------
+    CommandError
+        A file names no private table, or there is none for the weights.
+    """
+    from sklearn_dpgen.preprocessing import PublicTable
+    from sklearn_dpgen.schema import RelationalSchema
+
+    files = public_files(paths)
+    if not files:
+        return None
+    if not isinstance(schema, RelationalSchema):
+        if {*files} != {""}:
+            raise CommandError("--public must be FILE: the schema is that of one table.")
+        return PublicTable(list(files[""]), weights=weights)
+    if "" in files and len(schema.order) == 1:
+        files = {schema.root: files.pop("")} | files
+    if not files.keys() <= {*schema.order}:
+        raise CommandError(
+            f"--public must be NAME=FILE for private tables {schema.order} of a relational schema."
+        )
+    if weights is not None and schema.root not in files:
+        raise CommandError(f"--public-weights needs --public {schema.root}=FILE.")
+    return {
+        name: PublicTable(list(found), weights=weights if name == schema.root else None)
+        for name, found in files.items()
+    }
 
 
 def private_files(

@@ -14,7 +14,8 @@ from sklearn_dpgen.command_line._files import (
     identifiers_of,
     output_ending,
     private_files,
-    public_table,
+    public_files,
+    public_tables,
     read_frame,
     read_key,
     read_schema,
@@ -109,7 +110,8 @@ With --ledger the cost is charged to a ledger before anything is released, and t
 refused with exit code 1 if less is left. Create one with 'sklearn-dpgen ledger init'. Without a
 ledger, you have to add up the cost of several runs on one table yourself.
 
-With --public the fit starts from a public table, such as a census sample. Report and card state its
+With --public the fit starts from a public table, such as a census sample; NAME=FILE stands beside
+table NAME of a relational schema. Report and card state its
 SHA-256. It is not protected, so it must not be made from the private table. An earlier synthetic
 table is allowed if both runs have one --ledger, where the files of the first one are recorded: the
 report then says so, and all charges together cover both.
@@ -270,7 +272,7 @@ def _read_public(arguments):
     """Return the schema of a command that reads public tables alone."""
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
     check_options(arguments)
-    files_of(arguments.public)
+    public_files(arguments.public)
     schema = read_schema(arguments.schema, tables)
     check_options(arguments, schema)
     private = [name for name in getattr(schema, "order", ()) if name in tables]
@@ -315,10 +317,11 @@ def run_synthesize(arguments, console: Console) -> int:
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
-    public = files_of(arguments.public)
+    public = [*itertools.chain(*public_files(arguments.public).values())]
     if not files and not tables:
         raise CommandError("Give the files of one table, or each table by --table NAME=FILE.")
-    shared = {*map(os.path.realpath, files)} & {*map(os.path.realpath, public)}
+    private = [*files, *itertools.chain(*tables.values())]
+    shared = {*map(os.path.realpath, private)} & {*map(os.path.realpath, public)}
     if shared:
         raise CommandError(f"--public must be another file than the private table: {min(shared)}.")
     schema = read_schema(arguments.schema, tables)
@@ -336,7 +339,7 @@ def run_synthesize(arguments, console: Console) -> int:
     sampler = make_sampler(arguments, schema, ledger=ledger)
     key = arguments.signing_key
     key = None if key is None else read_key(key, private=True)
-    inputs = (*files, *public, *itertools.chain(*tables.values()), arguments.schema)
+    inputs = (*private, *public, arguments.schema)
     inputs += () if ledger is None else (arguments.ledger,)
     identifiers = identifiers_of(schema)
     if arguments.unit is None and identifiers:
@@ -529,6 +532,7 @@ def make_sampler(
     from sklearn_dpgen.schema import RelationalSchema
     from sklearn_dpgen.tables import RelationalSampler, TableSampler
 
+    public = public_tables(arguments.public, arguments.public_weights, schema)
     target = arguments.target
     if target is not None:
         target = target[0] if len(target) == 1 else target
@@ -541,6 +545,7 @@ def make_sampler(
             neighbours=arguments.neighbours,
             noise=arguments.noise,
             ledger=ledger,
+            public=public,
         )
     counted: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
     return TableSampler(
@@ -553,7 +558,7 @@ def make_sampler(
         max_rows=arguments.max_rows,
         noise=arguments.noise,
         ledger=ledger,
-        public=public_table(arguments.public, arguments.public_weights),
+        public=public,
         **counted,
     )
 

@@ -191,12 +191,13 @@ def add_public(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a public table with some of the columns, from which the fit starts at no privacy "
         "cost; it must not be made from the private table, except by releases that are paid for. "
-        "Repeat it for each file",
+        "NAME=FILE names the table of a relational schema. Repeat it for each file",
     )
     group.add_argument(
         "--public-weights",
         metavar="COLUMN",
-        help="column of the public table with survey weights (default: equal weights)",
+        help="column of the public table, or of that of persons, with survey weights (default: "
+        "equal weights)",
     )
 
 
@@ -206,7 +207,7 @@ def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
         raise CommandError(
             "--max-rows needs --unit. A relational schema declares max_rows of each table."
         )
-    check_public(arguments, schema)
+    check_public(arguments)
     if schema is None:
         return
     if hasattr(schema, "order"):
@@ -220,12 +221,10 @@ def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
             raise CommandError(f"--target must be a column of the schema, got {target!r}.")
 
 
-def check_public(arguments: argparse.Namespace, schema: Any = None) -> None:
-    """Raise CommandError if options of the public table contradict one another or a schema."""
+def check_public(arguments: argparse.Namespace) -> None:
+    """Raise CommandError if there are weights without a public table."""
     if arguments.public_weights is not None and not arguments.public:
         raise CommandError("--public-weights needs --public.")
-    if arguments.public and hasattr(schema, "order"):
-        raise CommandError("--public must be left out: it needs the schema of one table.")
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,8 @@ from sklearn_dpgen.command_line._files import (
     identifiers_of,
     parse,
     private_files,
+    public_files,
+    public_tables,
     read_frame,
     read_schema,
     read_text,
@@ -367,32 +369,30 @@ def run_check(arguments, console: Console) -> int:
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
     check_public(arguments)
-    files_of(arguments.public)
+    public_files(arguments.public)
     try:
         schema = read_schema(arguments.schema, tables)
     except CommandError as error:
         fault = str(error)
         return console.result(fault, {"schema": arguments.schema, "fault": fault}, ok=False)
-    check_public(arguments, schema)
+    public = public_tables(arguments.public, arguments.public_weights, schema)
+    if public is not None:
+        console.say("Reading the public table.")
     from sklearn_dpgen.schema import Schema
 
     if not isinstance(schema, Schema):
         if arguments.unit is not None:
             raise CommandError("--unit must be left out: a relational schema declares its persons.")
-        return _run_check_tables(
-            arguments.schema, schema, private_files(schema, files, tables), console
-        )
+        private = private_files(schema, files, tables)
+        return _run_check_tables(arguments.schema, schema, private, public, console)
     if tables:
         raise CommandError("--table must be left out: the schema is that of one table.")
     document = {"schema": arguments.schema, "n_columns": len(schema)}
     valid = f"{arguments.schema} is a valid schema of {len(schema)} columns."
     lines, ok = [], True
-    if arguments.public:
-        console.say("Reading the public table.")
-        document["public"] = public = _check_public_table(
-            files_of(arguments.public), arguments.public_weights, schema
-        )
-        lines, ok = _lines_of_public(public), public["fault"] is None
+    if public is not None:
+        document["public"] = checked = _check_public_table(public, schema)
+        lines, ok = _lines_of_public(checked), checked["fault"] is None
     if not files:
         return console.result("\n".join([valid, *lines]), document, ok=ok)
     console.say(valid)
@@ -404,7 +404,7 @@ def run_check(arguments, console: Console) -> int:
     return console.result(text, document, ok=ok and not stops)
 
 
-def _check_public_table(files, weights, schema):
+def _check_public_table(public, schema):
     """Return the number of cells of a public table that are not known, by column.
 
     Returns
@@ -414,7 +414,6 @@ def _check_public_table(files, weights, schema):
         that align; "unread" are those without a known cell, and "lacking" those of the schema that
         the table lacks. "n_rows" is the number of rows that a fit uses.
     """
-    from sklearn_dpgen.preprocessing import PublicTable
     from sklearn_dpgen.preprocessing._files import open_files
 
     found: dict[str, Any] = {
@@ -426,8 +425,8 @@ def _check_public_table(files, weights, schema):
         "lacking": [],
     }
     try:
-        rows = PublicTable([*files], weights=weights).read(schema)
-        names = _names_of(open_files(files, None))
+        rows = public.read(schema)
+        names = _names_of(open_files(public.source, None))
     except PublicError as error:
         return found | {"fault": describe(error)}
     others = [n for n in schema if n not in rows.names and n not in identifiers_of(schema)]
@@ -441,29 +440,37 @@ def _check_public_table(files, weights, schema):
     }
 
 
-def _lines_of_public(found):
-    """Return the lines of what was found in a public table."""
+def _lines_of_public(found, name=None):
+    """Return the lines of what was found in a public table, of a relational schema by name."""
+    of_name = "" if name is None else f" of {name!r}"
     if found["fault"] is not None:
-        return ["", found["fault"], "A fit cannot use the public table."]
-    lines = ["", f"Public table: {found['n_rows']} rows, SHA-256 {found['sha256']}."]
+        return ["", found["fault"], f"A fit cannot use the public table{of_name}."]
+    lines = ["", f"Public table{of_name}: {found['n_rows']} rows, SHA-256 {found['sha256']}."]
     lines += [f"{name!r}: aligned; cells not known: {n}" for name, n in found["unknown"].items()]
     lines += [f"{name!r}: no cell is known, so it is not used" for name in found["unread"]]
     return lines + [f"{name!r}: not in the public table" for name in found["lacking"]]
 
 
-def _run_check_tables(path, schema, tables, console):
-    """Check a relational schema, and the private tables."""
+def _run_check_tables(path, schema, tables, public, console):
+    """Check a relational schema, the private tables, and the public ones beside them."""
     n_columns = sum(len(table.schema) for table in schema.values())
     document = {"schema": path, "n_columns": n_columns, "n_tables": len(schema)}
     valid = f"{path} is a valid schema of {n_columns} columns in {len(schema)} tables."
+    lines, ok = [], True
+    if public is not None:
+        checked = {n: _check_public_table(table, schema[n].schema) for n, table in public.items()}
+        document["public"] = checked
+        lines = [line for name, own in checked.items() for line in _lines_of_public(own, name)]
+        ok = all(own["fault"] is None for own in checked.values())
     if not tables:
-        return console.result(valid, document)
+        return console.result("\n".join([valid, *lines]), document, ok=ok)
     console.say(valid)
     console.say("Reading the tables.")
     found = _check_tables(tables, schema)
     document |= {"private": True, "note": _PRIVATE, "tables": found}
     stops = any(map(_stops, found.values()))
-    return console.result(_text_of_tables(found, stops), document, ok=not stops)
+    text = "\n".join([_text_of_tables(found, stops), *lines])
+    return console.result(text, document, ok=ok and not stops)
 
 
 def _stops(found):

@@ -153,29 +153,39 @@ class PublicTable:
         """
         if not isinstance(schema, Schema):
             raise PublicTypeError(f"schema must be a Schema, got {type(schema).__name__}.")
+        return self._read(schema)
+
+    def _read(self, schema, keys=()):
+        """Read the rows with those of some keys that the table has.
+
+        All rows that have a weight are then kept, as others may refer to them.
+        """
         columns = {n: c for n, c in schema.items() if not isinstance(c, MadeUpColumn)}
-        names, blocks, finish = self._open(columns)
-        reader = _Reader({name: columns[name] for name in columns if name in names}, self.weights)
+        names, blocks, finish = self._open(columns, keys)
+        found = {name: columns[name] for name in columns if name in names}
+        keys = [key for key in keys if key in names]
+        reader = _Reader(found, self.weights, keys)
         stride, n_rows = 1, 0
         for block in blocks:
             # Row numbers that are multiples of the stride are kept.
             reader.read(to_pandas(block).iloc[-n_rows % stride :: stride])
             n_rows += len(block)
-            while reader.n_rows > _MOST_ROWS:
+            while reader.n_rows > _MOST_ROWS and not keys:
                 stride *= 2
                 reader.halve()
         if not n_rows:
             raise PublicValueError("public must have rows, got none.")
         return reader.rows(schema, finish())
 
-    def _open(self, columns):
+    def _open(self, columns, keys):
         """Return the names of the columns to read, blocks of rows, and a function for the hash."""
         X = self.source
         # Texts of files are kept, and read later; but a declared label such as "None" is no null.
         declared = {
             name: column if _has_texts(column) else None for name, column in columns.items()
         }
-        declared = declared if self.weights is None else {self.weights: None} | declared
+        others = dict.fromkeys([*keys, *([] if self.weights is None else [self.weights])])
+        declared = others | declared
         if is_engine_table(X):
             raise PublicTypeError(
                 f"public must be in memory or in files, got a {type(X).__name__}: collect it."
@@ -315,6 +325,8 @@ class PublicRows:
         values of all columns, in their order and dtypes.
     cells : dict of str to (ndarray, ndarray)
         Of each column the values as it reads them, and the mask of nulls.
+    keys : dict of str to Series, default={}
+        Values of the key columns that are read beside those of the schema.
     """
 
     schema: Schema = field(repr=False)
@@ -322,6 +334,7 @@ class PublicRows:
     known: np.ndarray = field(repr=False)
     sha256: str
     cells: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
+    keys: Mapping[str, pd.Series] = field(default_factory=dict, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -413,9 +426,10 @@ class PublicRows:
 class _Reader:
     """Reads blocks of a public table, cell by cell, into arrays."""
 
-    def __init__(self, columns, weights):
+    def __init__(self, columns, weights, keys=()):
         self._cells = {name: _CellReader(column) for name, column in columns.items()}
         self._name, self._weights, self.n_rows = weights, [], 0
+        self._keys: dict[str, list] = {key: [] for key in keys}
 
     def read(self, frame):
         self.n_rows += len(frame)
@@ -423,6 +437,8 @@ class _Reader:
             self._weights.append(_weights(self._name, frame[self._name]))
         for name, cells in self._cells.items():
             cells.read(frame[name])
+        for key, parts in self._keys.items():
+            parts.append(frame[key])
 
     def halve(self):
         """Keep every second row."""
@@ -460,10 +476,11 @@ class _Reader:
                 f"Column {name!r} of the public table has no known cell, and is left out: it {rule}"
             )
         known = np.column_stack(known)
-        kept = known.any(axis=1) & (weights > 0)
+        kept = weights > 0 if self._keys else known.any(axis=1) & (weights > 0)
         weights = weights[kept]
         cells = {name: tuple(part[kept] for part in parts) for name, parts in cells.items()}
-        return PublicRows(schema, weights / weights.mean(), known[kept], sha256, cells)
+        keys = {key: pd.concat(parts)[kept] for key, parts in self._keys.items()}
+        return PublicRows(schema, weights / weights.mean(), known[kept], sha256, cells, keys)
 
 
 class _CellReader:

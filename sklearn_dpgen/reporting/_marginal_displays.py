@@ -484,7 +484,8 @@ class PublicTableDisplay:
     Parameters
     ----------
     agreements : sequence of PublicAgreement
-        ``public_agreement_`` of a fitted :class:`~sklearn_dpgen.tables.TableSampler`.
+        ``public_agreement_`` of a fitted :class:`~sklearn_dpgen.tables.TableSampler` or
+        :class:`~sklearn_dpgen.tables.RelationalSampler`.
 
     Attributes
     ----------
@@ -530,8 +531,8 @@ class PublicTableDisplay:
         check_is_fitted(estimator)
         if not hasattr(estimator, "public_agreement_"):
             raise PublicTypeError(
-                "estimator must be a TableSampler that was fitted with a public table, got "
-                f"{type(estimator).__name__} without public_agreement_."
+                "estimator must be a TableSampler or RelationalSampler that was fitted with a "
+                f"public table, got {type(estimator).__name__} without public_agreement_."
             )
         return cls(estimator.public_agreement_).plot(ax)
 

@@ -42,7 +42,9 @@ class PersonRecords:
             self._codes.update(zip(own.columns, table.codes, strict=True))
         for j, groups in layout.joined.items():
             keys = self._codes[layout.variables[j].source]
-            self._codes[j] = _small(groups, groups.max())[keys]
+            # Public rows may have keys that are not known, in a further group.
+            most = groups.max() + 1
+            self._codes[j] = _small(np.append(groups, most), most)[keys]
         for own, table in zip(layout.stages, rows, strict=True):
             if own.parent is not None:
                 self._derive(own, table.parent, len(rows[own.parent].weights))
@@ -170,7 +172,7 @@ class PersonRecords:
                 [tuple(map(used.index, marginals[i].columns)) for i in positions],
                 [marginals[i].groups for i in positions],
             )
-            codes = [self._at(stage, j) for j in used]
+            codes = [self.at(stage, j) for j in used]
             counter = CodeCounter(layout, n_expected=len(codes[0]))
             for start in range(0, len(codes[0]), _BLOCK):
                 chunk = slice(start, start + _BLOCK)
@@ -179,7 +181,7 @@ class PersonRecords:
                 counts[i] = table / WHOLE
         return counts
 
-    def _at(self, stage, variable):
+    def at(self, stage, variable):
         """Return a variable of a table or of an ancestor for each row of the table."""
         path, codes = self._layout.path(stage), self._codes[variable]
         above = path[: path.index(self._layout.variables[variable].stage)]

@@ -1,25 +1,100 @@
 """Fitted distribution of persons and their rows: log-linear conditionals, drawn row after row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from sklearn_dpgen.persistence._declarations import Array, demand, list_of, saved
+from sklearn_dpgen.persistence._declarations import (
+    Array,
+    Maybe,
+    demand,
+    is_distribution,
+    list_of,
+    saved,
+)
 from sklearn_dpgen.tables._distributions import (
     LogLinearConditional,
     LogLinearTerm,
     check_term,
     draw_weighted,
+    resampled,
 )
 from sklearn_dpgen.tables._person_layout import SLOTS
 
-__all__ = ["PersonDistribution", "PersonSimulator", "StageRows", "has_bins"]
+__all__ = ["PersonDistribution", "PersonSimulator", "PublicStageRows", "StageRows", "has_bins"]
 
 _ONLY, _FIRST, _MIDDLE, _LAST = range(len(SLOTS))
 # The logit of an impossible block.
 _IMPOSSIBLE = -30.0
 # Most draws of a gap that exceeds its room.
 _GAP_DRAWS = 8
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class PublicStageRows:
+    """Public rows of one table, one of which each synthetic row copies in part.
+
+    Parameters
+    ----------
+    variables : tuple of int
+        The variables that are known.
+    codes : ndarray of int of shape (n, n_variables)
+        The block of each cell, -1 where it is not known.
+    weights : ndarray of shape (n,)
+        Of sum 1, by which rows are drawn; empty if they are those of the public row above.
+    starts : ndarray of int of shape (n_parents + 1,)
+        The first row of each public parent row, and the number of rows; empty with weights.
+    """
+
+    _saved_state = {
+        "variables": tuple[int, ...],
+        "codes": Array("i", 2, low=-1),
+        "weights": Array("f", 1, low=0),
+        "starts": Array("i", 1, low=0),
+    }
+
+    variables: tuple[int, ...]
+    codes: np.ndarray
+    weights: np.ndarray
+    starts: np.ndarray
+
+    def _check_saved_state(self):
+        n, width = self.codes.shape
+        demand(width == len(self.variables), "Public rows have other variables.")
+        if len(self.starts):
+            steps = np.diff(self.starts)
+            is_whole = self.starts[0] == 0 and self.starts[-1] == n and (steps >= 0).all()
+            demand(is_whole and not len(self.weights), "Public rows have other parents.")
+        else:
+            fits = len(self.weights) == n and is_distribution(self.weights)
+            demand(fits, "Public rows have other weights.")
+
+    def draw(self, turns, above, rng):
+        """Draw a row for each synthetic row.
+
+        Parameters
+        ----------
+        turns : ndarray of int of shape (m,)
+            The position of each row among those of its parent.
+        above : ndarray of int of shape (m,)
+            The public row of its parent row, -1 for none.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of int of shape (m,)
+            The row at the same position, or drawn by weight. -1 if there is no such row.
+        """
+        if not len(self.starts):
+            return resampled(self.weights, len(turns), rng)
+        places = self.starts[above] + turns
+        return np.where((above >= 0) & (places < self.starts[above + 1]), places, -1)
+
+    def block(self, place, rows, lacking):
+        """Return the block of a variable in some rows, ``lacking`` where it is not known."""
+        blocks = np.append(self.codes[:, place], -1)[rows]
+        return np.where(blocks < 0, lacking, blocks)
 
 
 @saved
@@ -37,6 +112,10 @@ class PersonDistribution:
         The first leaf of each category of a variable with bins; empty for others.
     conditionals : dict of int to LogLinearConditional
         For each variable that is drawn.
+    public : dict of int to PublicStageRows, default={}
+        For each table the public rows, one of which each row copies in part. Their variables are
+        parents too: those of index p + j for variable j of p, with a further block where they are
+        not known.
 
     Notes
     -----
@@ -51,12 +130,15 @@ class PersonDistribution:
         "shares": list_of(Array("f", 1, low=0)),
         "starts": list_of(Array("i", 1, low=0)),
         "conditionals": dict[int, LogLinearConditional],
+        # Absent in files of earlier releases.
+        "public": Maybe(dict[int, PublicStageRows]),
     }
 
     blocks: list[np.ndarray]
     shares: list[np.ndarray]
     starts: list[np.ndarray]
     conditionals: dict[int, LogLinearConditional]
+    public: dict[int, PublicStageRows] = field(default_factory=dict)
 
     def _check_saved_state(self):
         n = len(self.blocks)
@@ -71,8 +153,8 @@ class PersonDistribution:
         ----------
         layout : PersonLayout
         """
-        variables = layout.variables
-        demand(len(self.blocks) == len(variables), "A distribution has other variables.")
+        variables, n = layout.variables, len(layout.variables)
+        demand(len(self.blocks) == n, "A distribution has other variables.")
         parts = zip(variables, self.blocks, self.shares, self.starts, strict=True)
         sizes = [_checked_size(*part) for part in parts]
         for own in layout.stages:
@@ -82,11 +164,27 @@ class PersonDistribution:
         drawn |= {own.gap for own in layout.stages if own.gap is not None}
         demand(set(self.conditionals) == drawn, "A distribution does not draw all variables.")
         counted = {j for j, size in enumerate(sizes) if size}
+        self._check_public(layout, sizes)
+        # A further block of each public variable is for cells that are not known.
+        counted |= {n + j for rows in self.public.values() for j in rows.variables}
+        sizes = [*sizes, *(size + 1 for size in sizes)]
         for column, conditional in self.conditionals.items():
             demand(len(conditional.base) == sizes[column], "A variable has other blocks.")
             demand(np.isfinite(conditional.base).any(), "A variable has no block to draw.")
             for term in conditional.terms:
                 check_term(term, column, counted, sizes)
+
+    def _check_public(self, layout, sizes):
+        for place, rows in self.public.items():
+            demand(0 <= place < len(layout.stages), "Public rows are of another table.")
+            own = layout.stages[place]
+            demand(set(rows.variables) <= {*own.own}, "Public rows have other variables.")
+            fits = (rows.codes < [sizes[j] for j in rows.variables]).all()
+            demand(fits, "Public rows have other blocks.")
+            if len(rows.starts):
+                above = self.public.get(own.parent)
+                fits = above is not None and len(above.codes) == len(rows.starts) - 1
+                demand(fits, "Public rows have other parents.")
 
 
 def _checked_size(variable, blocks, shares, starts):
@@ -199,9 +297,29 @@ class PersonSimulator:
 
     def persons(self, n, rng):
         """Draw the blocks of persons, without rows."""
-        codes = np.zeros((n, len(self.layout.variables)), dtype=np.int32, order="F")
+        codes = self.blank(n, rng)
         self.draw(self.layout.stages[0].own, codes, rng)
         return StageRows(codes)
+
+    def blank(self, n, rng):
+        """Return the codes of persons before any variable is drawn, with their public rows."""
+        n_variables, public = len(self.layout.variables), self.distribution.public
+        # For each variable and that of the public row, and the place of this row in each table.
+        width = 2 * n_variables + len(self.layout.stages) if public else n_variables
+        codes = np.zeros((n, width), dtype=np.int32, order="F")
+        self._give(0, codes, np.zeros(n, dtype=np.int64), rng)
+        return codes
+
+    def _give(self, stage, codes, turns, rng):
+        """Give each of some rows a public row of its table, in place."""
+        if stage not in self.distribution.public:
+            return
+        public, n = self.distribution.public[stage], len(self.layout.variables)
+        above = codes[:, 2 * n + (self.layout.stages[stage].parent or 0)]
+        found = public.draw(turns, above, rng)
+        codes[:, 2 * n + stage] = found
+        for place, j in enumerate(public.variables):
+            codes[:, n + j] = public.block(place, found, self.n_blocks(j))
 
     def draw(self, variables, codes, rng, allowed=None):
         """Draw variables in their order, those that have a conditional, in place.
@@ -245,6 +363,7 @@ class PersonSimulator:
         starts = np.cumsum(sizes) - sizes
         turns, n_rows = np.arange(len(parent)) - starts[parent], sizes[parent]
         codes = np.asfortranarray(parents[parent])
+        self._give(stage, codes, turns, rng)
         codes[:, own.slot] = np.where(
             n_rows == 1,
             _ONLY,

@@ -9,12 +9,15 @@ from tqdm import tqdm
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_trees import ColumnCells
 from sklearn_dpgen.tables._distributions import joint_codes
-from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines, fit_conditional
+from sklearn_dpgen.tables._log_linear_fit import CopiedColumn, NoisyTable, fit_conditional
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, _zero_edge, group_sums
 from sklearn_dpgen.tables._person_distribution import PersonDistribution, PersonSimulator, has_bins
 from sklearn_dpgen.tables._person_layout import change_cells, ratio_cells
+from sklearn_dpgen.tables._person_prior import PersonPrior, change_ridges
 from sklearn_dpgen.tables._person_rules import barred_terms
 from sklearn_dpgen.tables._privacy_plan import affordable_cells
+from sklearn_dpgen.tables._public_columns import public_cells
+from sklearn_dpgen.tables._public_persons import public_leaves_of
 from sklearn_dpgen.tables._records import with_bins
 from sklearn_dpgen.tables._releases import (
     Measurements,
@@ -35,10 +38,6 @@ _FINER = 10
 # The least groups of each column of a pair, and the labels that are told apart: dependence that few
 # groups do not show is neither released again nor fitted.
 _LEAST_GROUPS, _LEAST_LABELS = 4, 5
-# Pseudo-records of each term, for the sampling errors of records and of the rows of a fit.
-_SAMPLING = 0.2
-# The least and the largest ratio of noise to signal of a change.
-_LEAST, _MOST = 0.01, 100.0
 
 
 class PersonMeasurements:
@@ -57,6 +56,8 @@ class PersonMeasurements:
         Mechanism, as for :func:`~sklearn_dpgen.tables._releases.release_singles`.
     n_records : int or None
         The number of persons if it is public; None estimates it.
+    public : dict of int to PublicStage, default={}
+        Public rows of some tables, as a prior.
 
     Attributes
     ----------
@@ -65,10 +66,11 @@ class PersonMeasurements:
     encoders : list of TabularEncoder or None
         Encoders with the final bins.
     singles : list of NoisyMarginal
+    prior : PersonPrior or None
     """
 
-    def __init__(self, layout, leaves, weights, noise_scale, release, n_records):
-        self.layout = layout
+    def __init__(self, layout, leaves, weights, noise_scale, release, n_records, public=None):
+        self.layout, self.prior = layout, None
         # The shares of each released pair, and their noise.
         self._pairs: dict = {}
         variables, released = layout.variables, sorted(leaves)
@@ -87,20 +89,24 @@ class PersonMeasurements:
                 self.n_records.append(total_records(*picked))
             else:
                 self.n_records.append(self.n_records[layout.stages[stage].parent])
-        self._set_cells(released, trees, counts, noise_scale * factors)
+        public_leaves = public_leaves_of(public, layout) if public else {}
+        self._set_cells(released, trees, counts, noise_scale * factors, public_leaves)
         self.encoders = [
             self._final_encoder(stage, encoder) for stage, encoder in enumerate(layout.encoders)
         ]
         self._set_blocks()
+        if public:
+            self.prior = PersonPrior(layout, public, self._bins(), self.measured)
 
-    def _set_cells(self, released, trees, counts, scales):
+    def _set_cells(self, released, trees, counts, scales, public):
         """Estimate the cells of all variables that have a tree."""
         layout = self.layout
         self.cells, self.singles = {}, []
         for j, tree, noisy, scale in zip(released, trees, counts, scales, strict=True):
             stage = layout.variables[j].stage
-            cells = tree.cells(noisy, scale, self.n_records[stage])
-            self.cells[j] = cells
+            own = noisy, scale, self.n_records[stage]
+            cells = public_cells(tree, *own, public[j]) if j in public else None
+            self.cells[j] = cells = cells or tree.cells(*own)
             self.singles += [
                 NoisyMarginal((layout.variables[j].name,), (groups,), sums, scale * np.sqrt(sizes))
                 for groups, sums, sizes in tree.tables(noisy, cells.starts)
@@ -227,12 +233,24 @@ class PersonMeasurements:
 
     def count_maps(self):
         """Return the block of each leaf of the variables that records are counted by."""
-        maps = {}
-        for j, variable in enumerate(self.layout.variables):
-            if variable.tree is not None:
-                leaves = variable.tree.bins(self.cells[j].starts)
-                maps[j] = self.blocks.blocks[j][leaves]
-        return maps
+        return {j: self.blocks.blocks[j][bins] for j, bins in self._bins().items()}
+
+    def _bins(self):
+        """Return the category of each leaf of the same variables."""
+        trees = {j: v.tree for j, v in enumerate(self.layout.variables) if v.tree is not None}
+        return {j: tree.bins(self.cells[j].starts) for j, tree in trees.items()}
+
+    def agreements(self):
+        """Return the agreement of public tables with the released marginals, one of each."""
+        # Of the levels of a variable, the widest intervals, which come last.
+        widest = {marginal.columns: marginal for marginal in self.singles}
+        stages = {variable.name: variable.stage for variable in self.layout.variables}
+        totals = [self.n_records[stages[name]] for (name,) in widest]
+        measured = self.measured
+        marginals = [*widest.values(), *measured.marginals]
+        if self.prior is None:
+            return []
+        return self.prior.agreements(marginals, totals + measured.totals)
 
     def marginals_of(self, candidates, spreads):
         """Return the marginals of some tables, as fine as the noise supports, or the least ones."""
@@ -259,6 +277,8 @@ class PersonMeasurements:
     def strongest(self, candidates, preferences, count):
         """Return the most dependent of some pairs, by the released marginals.
 
+        With public tables, those of which the dependence differs most from what is copied.
+
         Parameters
         ----------
         candidates : sequence of tuple of int
@@ -272,9 +292,11 @@ class PersonMeasurements:
         """
         strengths = dict.fromkeys(candidates, 0.0)
         for columns in strengths:
-            shares, scale = self._pairs[columns]
+            shares, scale, marginal = self._pairs[columns]
             total = max(float(shares.sum()), 1e-9)
             mean = np.outer(shares.sum(axis=1), shares.sum(axis=0)) / total
+            if self.prior is not None:
+                mean = mean + self.prior.expected(marginal)
             noise = shares.size * scale**2
             excess = max(float(((shares - mean) ** 2).sum()) - noise, 0.0)
             strengths[columns] = math.sqrt(excess * shares.size)
@@ -294,13 +316,18 @@ class PersonMeasurements:
         return self.n_records[self.layout.stage_of(columns)]
 
     def expected(self, marginals):
-        """Return the expected counts of marginals if variables were independent."""
+        """Return the expected counts of marginals if variables only depend as they are copied."""
         return [
-            self.measured.independent([m], self._total(m.columns))[0]
+            self._expected_pair(m)
             if m.columns[0] not in self.changes
             else self._expected_changes(m.columns[0])
             for m in marginals
         ]
+
+    def _expected_pair(self, marginal):
+        n = self._total(marginal.columns)
+        (expected,) = self.measured.independent([marginal], n)
+        return expected if self.prior is None else expected + n * self.prior.expected(marginal)
 
     def _expected_changes(self, change):
         source, memory, cells = self.changes[change]
@@ -338,21 +365,20 @@ class PersonMeasurements:
                 if self.layout.variables[j].stage == stage and self.layout.variables[j].is_released
             }
             self.measured.add(marginal, table, spread, mean, n_records=n, learned=learned)
-            self._pairs[columns] = table / n, spread / n
+            self._pairs[columns] = table / n, spread / n, marginal
+        if self.prior is not None:
+            self.prior.relate(self.measured)
 
     def _add_change(self, marginal, counts, noise_scale, expected):
         (change,) = marginal.columns
         source, memory, cells = self.changes[change]
         n = self._total(marginal.columns)
-        shares, noise = counts / n, noise_scale / n
-        signal = cosines(shares - expected / n) ** 2 - noise**2
-        ratios = np.full(len(shares), _MOST)
-        np.divide(noise**2, signal, out=ratios, where=signal > noise**2 / _MOST)
-        # Dependence is mostly smooth, so that no component is shrunk more than the median.
-        ratios = np.maximum(np.minimum(ratios, np.median(ratios)), _LEAST)
-        ridges = ratios / len(shares) + _SAMPLING / n
+        shares = counts / n
+        ridges = change_ridges(shares - expected / n, noise_scale / n, n)
         names = (self.layout.variables[change].name,)
         self.measured.marginals.append(NoisyMarginal(names, marginal.groups, counts, noise_scale))
+        self.measured.expected.append(expected / n)
+        self.measured.totals.append(n)
         groups = tuple(np.arange(size) for size in cells.shape)
         self.measured.tables.append(
             NoisyTable((memory, source), groups, shares, ridges, None, cells)
@@ -409,6 +435,7 @@ class PersonFit:
     def __init__(self, measurements, n_rows, *, rules, max_iter, device, seed, verbose=0):
         self._measurements, self._measured = measurements, measurements.measured
         self._layout, self._n_rows, self._max_iter = measurements.layout, n_rows, max_iter
+        self._prior = measurements.prior
         self._device, self._rng = resolve_device(device), np.random.default_rng(seed)
         self._verbose = verbose
         self._simulator = PersonSimulator(self._layout, self._empty())
@@ -431,7 +458,8 @@ class PersonFit:
             shares.append(np.divide(estimates, sums, out=uniform, where=sums > 0))
             is_binned = has_bins(variable.tree)
             starts.append(cells.starts if is_binned else np.zeros(0, dtype=np.int64))
-        return PersonDistribution(blocks, shares, starts, {})
+        public = {} if self._prior is None else self._prior.rows
+        return PersonDistribution(blocks, shares, starts, {}, public)
 
     def distribution(self):
         """Return the fitted PersonDistribution."""
@@ -524,6 +552,10 @@ class PersonFit:
             tables.append(self._raked(table.with_last(column), codes, marginal, fixed))
         # A warm start has terms for the first tables: those without memory.
         tables.sort(key=self._has_memory)
+        copied = None
+        if self._prior is not None and self._prior.kept[column]:
+            place = len(self._layout.variables) + column
+            copied = CopiedColumn(place, self._prior.kept[column], marginal, codes[:, place])
         return fit_conditional(
             column,
             marginal,
@@ -533,7 +565,8 @@ class PersonFit:
             device=self._device,
             fixed=fixed,
             spread=self._measured.block_variances(column) if fixed else None,
-            start=None if fixed else start,
+            start=None if fixed or copied is not None else start,
+            copied=copied,
         )
 
     def _has_memory(self, table):
@@ -573,7 +606,8 @@ class PersonFit:
         shares = table.shares.copy()
         null = table.pattern[without, 0]
         shares[null] = 0
-        shares *= (1 - share) / max(shares.sum(), 1e-9)
+        # Of noise alone, the sum may be near 0.
+        shares *= np.clip((1 - share) / max(shares.sum(), 1e-9), *_FACTORS)
         shares[null[:1]] = share
         return NoisyTable(table.columns, table.groups, shares, table.ridges, None, table.pattern)
 

@@ -57,7 +57,16 @@ from sklearn_dpgen.tables._table_counter import WHOLE
 from sklearn_dpgen.utils._frames import as_pandas_or_arrow
 from sklearn_dpgen.utils._validation import check_is_fitted
 
-__all__ = ["Stage", "TableRows", "persons_of_rows", "read_person_rows", "stages_of"]
+__all__ = [
+    "Stage",
+    "TableRows",
+    "checked_tables",
+    "linked_rows",
+    "named_table",
+    "persons_of_rows",
+    "read_person_rows",
+    "stages_of",
+]
 
 
 # What a column is, for errors.
@@ -237,28 +246,60 @@ def read_person_rows(tables, stages, encoders):
     root are in the order in which they are read, which for Spark and Ray may differ between runs.
     """
     names = list(dict.fromkeys(stage.name for stage in stages))
-    tables = _checked_tables(tables, names)
+    tables = checked_tables(tables, names)
     if len(names) < len(stages):
-        with _named(names[0]):
+        with named_table(names[0]):
             return _read_panel(tables[names[0]], stages, encoders)
     reads: list[_Read] = []
     linked: list[_Linked] = []
-    for place, (stage, encoder) in enumerate(zip(stages, encoders, strict=True)):
-        with _named(stage.name):
-            read = _read(tables[stage.name], [stage], [encoder])
-            if stage.parent is None:
-                rows = _persons(stage, read)
-            else:
-                is_parent = any(place == other.parent for other in stages)
-                above, upper = linked[stage.parent], stages[stage.parent]
-                rows = _children(stage, read, above, upper, is_parent=is_parent)
-        reads.append(read)
-        linked.append(rows)
+    for stage, encoder in zip(stages, encoders, strict=True):
+        with named_table(stage.name):
+            reads.append(_read(tables[stage.name], [stage], [encoder]))
+            linked.append(_link(stages, reads[-1], linked))
     found = _in_order(stages, reads, linked)
     return [
         TableRows([read.codes[name][rows] for name in stage.columns], parent, weights)
         for stage, read, (rows, parent, weights) in zip(stages, reads, found, strict=True)
     ]
+
+
+def linked_rows(stages, codes, keys):
+    """Return the rows of each stage that belong to persons, of tables that are read already.
+
+    Parameters
+    ----------
+    stages : tuple of Stage
+        Two of a panel, or others.
+    codes : list of dict of str to ndarray of unsigned int
+        The category of each row of the table of a stage, for each of its columns.
+    keys : list of dict of str to Series
+        Those of the stage, for each row.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray of int or None)
+        Positions of rows in the table, and the row of the parent stage of each, in the canonical
+        order. Of the persons of a panel the position is that of their first row.
+
+    Raises
+    ------
+    PublicValueError
+        There is no person, or keys have several types.
+    """
+    reads: list[_Read] = []
+    linked: list[_Linked] = []
+    for stage, own, given in zip(stages, codes, keys, strict=True):
+        with named_table(stage.name):
+            found = {name: _merged([_keys(part, name)], name) for name, part in given.items()}
+            reads.append(_Read(own, found, len(next(iter(given.values())))))
+    if len({stage.name for stage in stages}) < len(stages):
+        with named_table(stages[0].name):
+            first, rows, parent, _ = _panel_rows(stages, reads[1])
+        return [(first, None), (rows, parent)]
+    for stage, read in zip(stages, reads, strict=True):
+        with named_table(stage.name):
+            linked.append(_link(stages, read, linked))
+    return [(rows, parent) for rows, parent, _ in _in_order(stages, reads, linked)]
 
 
 def persons_of_rows(tables, stages):
@@ -284,13 +325,13 @@ def persons_of_rows(tables, stages):
         As :func:`read_person_rows`, or a table is not in memory.
     """
     names = list(dict.fromkeys(stage.name for stage in stages))
-    given = _checked_tables(tables, names)
+    given = checked_tables(tables, names)
     frames = {name: as_pandas_or_arrow(table) for name, table in given.items()}
     found: dict = {}
     # For each stage its distinct primary keys, and the person of each.
     owners: list = []
     for stage in stages:
-        with _named(stage.name):
+        with named_table(stage.name):
             frame = frames[stage.name]
             if frame is None:
                 got = given_as(given[stage.name])
@@ -323,7 +364,7 @@ def _owners(keys, persons, n_keys):
     return owner
 
 
-def _checked_tables(tables, names):
+def checked_tables(tables, names):
     """Return the private tables by name."""
     if not isinstance(tables, Mapping):
         if len(names) > 1:
@@ -343,7 +384,7 @@ def _checked_tables(tables, names):
 
 
 @contextmanager
-def _named(name):
+def named_table(name):
     """Prefix the message of a public error with the name of a table."""
     try:
         yield
@@ -484,6 +525,17 @@ class _Linked:
     row_of: np.ndarray
 
 
+def _link(stages, read, linked):
+    """Return the rows of the next stage, after those that are linked."""
+    place = len(linked)
+    stage = stages[place]
+    if stage.parent is None:
+        return _persons(stage, read)
+    is_parent = any(place == other.parent for other in stages)
+    upper = stages[stage.parent]
+    return _children(stage, read, linked[stage.parent], upper, is_parent=is_parent)
+
+
 def _persons(stage, read):
     """Return the rows of a root, one for each key."""
     person, keys = np.arange(read.n_rows), pd.RangeIndex(read.n_rows)
@@ -528,8 +580,18 @@ def _row_of(keys, n_keys):
 
 
 def _read_panel(table, stages, encoders):
-    """Return the persons and the rows of a panel, as those of a root without columns."""
+    """Return the persons and the rows of a panel."""
     read = _read(table, stages, encoders)
+    first, rows, parent, weights = _panel_rows(stages, read)
+    whole = np.full(len(first), WHOLE)
+    return [
+        TableRows([read.codes[name][first] for name in stages[0].columns], None, whole),
+        TableRows([read.codes[name][rows] for name in stages[1].columns], parent, weights),
+    ]
+
+
+def _panel_rows(stages, read):
+    """Return the first row of each person, and all rows, as those of a root without columns."""
     person, keys = read.keys[stages[0].primary_key]
     rows = np.flatnonzero(person >= 0)
     if len(rows) == 0:
@@ -537,12 +599,8 @@ def _read_panel(table, stages, encoders):
     empty = _Read({}, {}, 0)
     persons = _Linked(np.arange(len(keys)), None, keys, np.arange(len(keys)))
     linked = [persons, _Linked(rows, person[rows], keys[:0], np.zeros(0, dtype=np.int64))]
-    (_, _, whole), (rows, parent, weights) = _in_order(stages, [empty, read], linked)
-    first = rows[_is_first(parent)]
-    return [
-        TableRows([read.codes[name][first] for name in stages[0].columns], None, whole),
-        TableRows([read.codes[name][rows] for name in stages[1].columns], parent, weights),
-    ]
+    _, (rows, parent, weights) = _in_order(stages, [empty, read], linked)
+    return rows[_is_first(parent)], rows, parent, weights
 
 
 def _places(stage, keys, upper, parents):

@@ -19,7 +19,7 @@ from sklearn_dpgen.tables._conditional_sampling import (
 )
 from sklearn_dpgen.tables._distributions import RARE, draw_weighted, resampled, weighted_size
 from sklearn_dpgen.tables._person_distribution import PersonSimulator, StageRows
-from sklearn_dpgen.tables._person_rows import _named
+from sklearn_dpgen.tables._person_rows import named_table
 from sklearn_dpgen.tables._table_rules import TableRules, barred_pairs, barred_term, columns_of
 from sklearn_dpgen.utils._validation import warn_user
 
@@ -129,7 +129,7 @@ def rules_of_stages(constraints, schema, declared):
                 f"constraints must have a list of rules for each table, got "
                 f"{type(rules).__name__} for {table!r}."
             )
-        with _named(table):
+        with named_table(table):
             # All are checked together, and then those of static columns are of the person.
             if rules:
                 found[stages[-1]] = StageRules(rules, declared, stages[-1])
@@ -244,7 +244,7 @@ def conditions_of_stages(conditions, schema, layout, encoders, rules):
     found: list[dict] = [{} for _ in declared]
     given = _by_table("conditions", conditions, schema, declared, "mappings of columns")
     for table, stages, own in given:
-        with _named(table):
+        with named_table(table):
             if declared[stages[-1]].parent not in (None, 0):
                 raise PublicValueError(
                     "conditions must be on the root or on tables whose parent is the root."
@@ -463,10 +463,7 @@ class RuledSimulator(PersonSimulator):
         persons = _Persons([], [own.parent for own in self.layout.stages])
         last = max((stage for stage, own in enumerate(self.conditions) if own), default=None)
         for stage, parent in enumerate(persons.parents):
-            if parent is None:
-                codes = np.zeros((n_drawn, len(self.layout.variables)), dtype=np.int32, order="F")
-            else:
-                codes = persons.rows[parent].codes
+            codes = self.blank(n_drawn, rng) if parent is None else persons.rows[parent].codes
             above = self._above(stage, persons.rows, len(codes))
             persons.rows.append(self._stage(stage, codes, above, rng))
             if stage == last:

@@ -12,6 +12,7 @@ from sklearn_dpgen.tables._marginals import ColumnBlocks
 from sklearn_dpgen.tables._public_columns import shifted
 from sklearn_dpgen.tables._public_prior import (
     N_GROUPS,
+    dependence_sums,
     kept_columns,
     n_effective,
     reliabilities,
@@ -103,7 +104,9 @@ class PublicPopulation:
         """Return the probability with which a record copies each column of its public row."""
         blocks = ColumnBlocks.of(self._mechanism.encoder_, public)
         groups = [blocks.marginal((j,), N_GROUPS).groups[0][b] for j, b in enumerate(blocks.blocks)]
-        reliable = reliabilities(self._codes, weights, groups)
+        size = n_effective(weights)
+        signal, total = dependence_sums(self._codes, weights, groups, size)
+        reliable = reliabilities(signal, total, size)
         drawn = self._codes[resampled(weights, _MOST_COMPARED, self._rng)]
         base = np.concatenate(public)
         copies = completed(drawn, base[None], self._sizes, np.ones(len(groups)), self._rng)

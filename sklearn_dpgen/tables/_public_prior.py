@@ -18,7 +18,10 @@ __all__ = [
     "PublicAgreement",
     "PublicPrior",
     "agreements",
+    "dependence_of",
+    "dependence_sums",
     "kept_columns",
+    "least_ratio",
     "n_effective",
     "pooled_ridges",
     "public_agreements",
@@ -49,7 +52,7 @@ _RARE = 1e-3
 _PRIOR, _DEVIATIONS = 10.0, 3.0
 _SWEEPS = 20
 # The least probability of copying that is used, and the least share of a block.
-_LEAST, _FLOOR = 0.02, 1e-6
+_LEAST, FLOOR = 0.02, 1e-6
 _TINY = 1e-12
 
 
@@ -134,46 +137,6 @@ def n_effective(weights):
     return 1 / (weights**2).sum()
 
 
-def reliabilities(codes, weights, groups):
-    """Return the root of the share of the dependence of each column beyond sampling error.
-
-    Parameters
-    ----------
-    codes : ndarray of int of shape (n, p)
-        -1 for cells that are not known.
-    weights : ndarray of shape (n,)
-        Of sum 1.
-    groups : list of ndarray of int
-        For each column the group of each code, of at most six.
-
-    Returns
-    -------
-    ndarray of shape (p,)
-        From 0 to 1.
-    """
-    n_columns = codes.shape[1]
-    # Cells that are not known are in no group.
-    own = [np.append(g, -1)[c] for g, c in zip(groups, codes.T, strict=True)]
-    members = np.concatenate([c[:, None] == np.arange(N_GROUPS) for c in own], axis=1)
-    members = members.astype(np.float32)
-    tables = members.T @ (members * weights[:, None].astype(np.float32))
-    tables = tables.astype(np.float64).reshape(n_columns, N_GROUPS, n_columns, N_GROUPS)
-    tables = tables.transpose(0, 2, 1, 3)
-    known = tables.sum(axis=(2, 3), keepdims=True)
-    tables = tables / np.maximum(known, _TINY)
-    dependence = tables - tables.sum(3, keepdims=True) * tables.sum(2, keepdims=True)
-    energy = (dependence**2).sum(axis=(2, 3))
-    error = (1 - (tables**2).sum(axis=(2, 3))) / n_effective(weights)
-    np.fill_diagonal(energy, 0)
-    # Pairs that are never known together have no dependence.
-    energy[known[:, :, 0, 0] <= 0] = 0
-    signal = np.maximum(energy - error, 0) * (energy > 0)
-    # Pairs count by their dependence, so that many independent ones do not decide.
-    total = np.maximum((energy**2).sum(axis=1), _TINY**2)
-    certain = n_effective(weights) / (n_effective(weights) + _FEW_ROWS)
-    return certain * np.sqrt((signal * energy).sum(axis=1) / total)
-
-
 def kept_columns(agreed, reliable):
     """Return the probability with which records copy each column.
 
@@ -182,7 +145,7 @@ def kept_columns(agreed, reliable):
     agreed : ndarray of shape (p,)
         How far each column agrees with the releases, from 0 to 1.
     reliable : ndarray of shape (p,)
-        Result of :func:`reliabilities`.
+        Results of :func:`reliabilities`.
     """
     # A column is copied fully from an agreement of three quarters on, and not at a quarter.
     kept = _MOST * reliable * np.clip(2 * agreed - 0.5, 0, 1)
@@ -224,13 +187,15 @@ class PublicPrior:
             codes,
             weights,
             [measured.block_shares(j) for j in columns],
-            [measured.block_variances(j) + _FLOOR for j in columns],
+            [measured.block_variances(j) + FLOOR for j in columns],
         )
         # Weights that are tiny beside others may underflow.
         kept = weights > 0
         self.records = PublicRecords(codes[kept].astype(np.int16), weights[kept])
         groups = [measured.blocks.marginal((j,), N_GROUPS).groups[0] for j in columns]
-        self._reliable = reliabilities(self.records.codes, self.records.weights, groups)
+        size = n_effective(self.records.weights)
+        signal, total = dependence_sums(self.records.codes, self.records.weights, groups, size)
+        self._reliable = reliabilities(signal, total, size)
         self.kept = _MOST * self._reliable
         # The dependence in the public table of each released marginal.
         self._known: dict[tuple, np.ndarray] = {}
@@ -238,13 +203,11 @@ class PublicPrior:
     def dependence(self, marginal):
         """Return the two-way marginal of the public table less that of independent columns."""
         codes = self.records.codes[:, list(marginal.columns)]
-        known = (codes >= 0).all(axis=1)
-        cells = np.ravel_multi_index(
-            [g[c] for g, c in zip(marginal.groups, codes[known].T, strict=True)], marginal.shape
-        )
-        table = np.bincount(cells, self.records.weights[known], minlength=marginal.n_cells)
-        table = table.reshape(marginal.shape) / max(table.sum(), _TINY)
-        return table - np.outer(table.sum(axis=1), table.sum(axis=0))
+        return dependence_of(codes, self.records.weights, marginal)
+
+    def copied(self, columns):
+        """Return the columns that are copied in place of some columns."""
+        return columns
 
     def relate(self, measured):
         """Learn from the releases how far columns are copied, and set the ridges of tables.
@@ -257,11 +220,12 @@ class PublicPrior:
         groups: dict[tuple, list[int]] = {}
         for i, table in enumerate(measured.tables):
             key = (table.columns, *(g.tobytes() for g in table.groups))
-            groups.setdefault(key, []).append(i)
-        residuals, pairs = [], []
+            if table.pattern is None:
+                groups.setdefault(key, []).append(i)
+        found, pairs = [], []
         for key, places in groups.items():
-            table = measured.tables[places[0]]
-            marginal = Marginal(table.columns, table.groups)
+            table, n_records = measured.tables[places[0]], measured.totals[places[0]]
+            marginal, dependence = Marginal(table.columns, table.groups), None
             shares, noise = _combined(measured, places)
             for i in places:
                 measured.tables[i].shares = shares
@@ -269,34 +233,119 @@ class PublicPrior:
                 (expected,) = measured.independent([marginal], 1.0)
                 if key not in self._known:
                     self._known[key] = self.dependence(marginal)
-                sampling = 1 / (measured.n_records * shares.size)
-                pair = shares - expected, self._known[key], noise**2 + sampling
-                pairs.append((table.columns, *pair))
+                dependence = self._known[key]
             else:
                 expected = measured.expected[places[0]]
-            residuals.append((table.columns, shares - expected, marginal, noise))
+            residual = shares - expected
+            if dependence is not None:
+                variance = noise**2 + 1 / (n_records * shares.size)
+                pairs.append((self.copied(table.columns), residual, dependence, variance))
+            found.append((marginal, residual, dependence, noise, n_records))
         self.kept = kept_columns(agreements(pairs, self._reliable), self._reliable)
-        waves, public = [], iter(pairs)
-        for columns, residual, marginal, noise in residuals:
-            if len(columns) == 2:
-                residual = residual - np.prod(self.kept[list(columns)]) * next(public)[2]
+        waves, totals, pooled = [], [], []
+        for places, part in zip(groups.values(), found, strict=True):
+            marginal, residual, dependence, noise, n_records = part
+            if dependence is not None:
+                residual = residual - self.share(marginal.columns) * dependence
+            elif not self.is_pooled(marginal.columns):
+                continue
             waves.append((cosines(residual), measured.blocks.frequencies(marginal), noise))
-        ridges = pooled_ridges(waves, measured.n_records)
-        for places, own in zip(groups.values(), ridges, strict=True):
+            totals.append(n_records)
+            pooled.append(places)
+        for places, own in zip(pooled, pooled_ridges(waves, totals), strict=True):
             for i in places:
                 # Each of k equal terms has a k-th of the logit, and so a k-th of the penalty.
                 measured.tables[i].ridges = len(places) * own
 
+    def is_pooled(self, columns):
+        """Return whether the ridges of a marginal that the public table lacks are pooled."""
+        return True
+
+    def share(self, columns):
+        """Return the share of the public dependence of some columns that copies have."""
+        return np.prod(self.kept[list(self.copied(columns))])
+
+
+def dependence_sums(codes, weights, groups, size):
+    """Return sums of the dependence of each column with the others: beyond sampling error, and all.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, p)
+        -1 for cells that are not known.
+    weights : ndarray of shape (n,)
+        Of sum 1.
+    groups : list of ndarray of int
+        The group of each code of each column.
+    size : float
+        Effective number of independent rows.
+
+    Returns
+    -------
+    signal, total : ndarray of shape (p,)
+        Pairs count by their dependence, so that many independent ones do not decide.
+    """
+    n_columns = codes.shape[1]
+    # Cells that are not known are in no group.
+    own = [np.append(g, -1)[c] for g, c in zip(groups, codes.T, strict=True)]
+    members = [c[:, None] == np.arange(N_GROUPS) for c in own]
+    members = np.concatenate(members, axis=1).astype(np.float32)
+    tables = members.T @ (members * weights[:, None].astype(np.float32))
+    tables = tables.astype(np.float64).reshape(n_columns, N_GROUPS, n_columns, N_GROUPS)
+    tables = tables.transpose(0, 2, 1, 3)
+    known = tables.sum(axis=(2, 3), keepdims=True)
+    tables = tables / np.maximum(known, _TINY)
+    dependence = tables - tables.sum(3, keepdims=True) * tables.sum(2, keepdims=True)
+    energy = (dependence**2).sum(axis=(2, 3))
+    error = (1 - (tables**2).sum(axis=(2, 3))) / size
+    np.fill_diagonal(energy, 0)
+    # Pairs that are never known together have no dependence.
+    energy[known[:, :, 0, 0] <= 0] = 0
+    signal = np.maximum(energy - error, 0) * (energy > 0)
+    return (signal * energy).sum(axis=1), (energy**2).sum(axis=1)
+
+
+def reliabilities(signal, total, size):
+    """Return the root of the share of the dependence of each column beyond sampling error.
+
+    Parameters
+    ----------
+    signal, total : ndarray of shape (p,)
+        From :func:`dependence_sums`.
+    size : float or ndarray of shape (p,)
+        Effective number of rows.
+    """
+    return size / (size + _FEW_ROWS) * np.sqrt(signal / np.maximum(total, _TINY**2))
+
+
+def dependence_of(codes, weights, marginal):
+    """Return the two-way marginal of weighted rows less that of independent columns.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, 2)
+        -1 for cells that are not known.
+    weights : ndarray of shape (n,)
+    marginal : Marginal
+    """
+    known = (codes >= 0).all(axis=1)
+    cells = np.ravel_multi_index(
+        [g[c] for g, c in zip(marginal.groups, codes[known].T, strict=True)], marginal.shape
+    )
+    table = np.bincount(cells, weights[known], minlength=marginal.n_cells)
+    table = table.reshape(marginal.shape) / max(table.sum(), _TINY)
+    return table - np.outer(table.sum(axis=1), table.sum(axis=0))
+
 
 def _combined(measured, places):
     """Return the shares of a marginal that is released several times, and their noise."""
-    released = [measured.marginals[i] for i in places]
+    released, n_records = [measured.marginals[i] for i in places], measured.totals[places[0]]
     if not all(one.noise_scale for one in released):
-        return released[-1].counts / measured.n_records, 0.0
+        return released[-1].counts / n_records, 0.0
     precisions = np.array([one.noise_scale**-2.0 for one in released])
     counts = sum(p * one.counts for p, one in zip(precisions, released, strict=True))
     noise = precisions.sum() ** -0.5
-    return counts / precisions.sum() / measured.n_records, noise / measured.n_records
+    return counts / precisions.sum() / n_records, noise / n_records
 
 
 def agreements(pairs, reliabilities):
@@ -368,7 +417,8 @@ def pooled_ridges(residuals, n_records):
     residuals : list of tuple
         Of each marginal the cosine coefficients of the released shares less the expected ones, the
         frequencies of each axis, and the noise of a share.
-    n_records : float
+    n_records : float or list of float
+        The number of records in each marginal.
 
     Returns
     -------
@@ -385,7 +435,9 @@ def pooled_ridges(residuals, n_records):
     """
     if not residuals:
         return []
-    found = [_energies(r, turns, noise, n_records) for r, turns, noise in residuals]
+    n_records = np.broadcast_to(n_records, len(residuals))
+    parts = zip(residuals, n_records, strict=True)
+    found = [_energies(r, turns, noise, n) for (r, turns, noise), n in parts]
     logs, gains = zip(*found, strict=True)
     likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
     prior = np.append(_PRIOR_MARGINALS, np.full(len(_ENERGIES) - 1, 1 / len(_ENERGIES)))
@@ -396,12 +448,21 @@ def pooled_ridges(residuals, n_records):
         mixture = posterior.sum(axis=0) + prior
         mixture /= mixture.sum()
     ridges = []
-    for weights, gain in zip(posterior, gains, strict=True):
+    for weights, gain, (residual, _, noise), n in zip(
+        posterior, gains, residuals, n_records, strict=True
+    ):
         gain = np.tensordot(weights, gain, 1)
-        ratios = (1 - gain) / np.maximum(gain, 1 / (1 + _MOST_RATIO))
-        ratios = np.clip(ratios, _LEAST_RATIO, _MOST_RATIO)
-        ridges.append(ratios / gain.size + _SAMPLING / n_records)
+        # Noise of more energy than any dependence leaves nothing to learn.
+        most = max(_MOST_RATIO, least_ratio(residual, noise))
+        ratios = (1 - gain) / np.maximum(gain, 1 / (1 + most))
+        ratios = np.clip(ratios, _LEAST_RATIO, most)
+        ridges.append(ratios / gain.size + _SAMPLING / n)
     return ridges
+
+
+def least_ratio(residual, noise):
+    """Return the ratio of the energy of noise of a marginal to that of the strongest dependence."""
+    return residual.size * noise**2 / _ENERGIES[1]
 
 
 def _energies(residuals, frequencies, noise, n_records):

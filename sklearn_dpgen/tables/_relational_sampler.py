@@ -8,31 +8,32 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._calibration import check_delta_size
-from sklearn_dpgen.accounting._wording import count_words
 from sklearn_dpgen.exceptions import MaxRowsWarning, PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.persistence._declarations import demand
+from sklearn_dpgen.persistence._declarations import Maybe, demand, list_of
 from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import RelationalSchema, Table
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._conditional_sampling import AcceptanceRateMixin
-from sklearn_dpgen.tables._marginals import Marginal, target_columns
+from sklearn_dpgen.tables._marginals import Marginal
 from sklearn_dpgen.tables._person_counts import PersonRecords
 from sklearn_dpgen.tables._person_distribution import PersonDistribution
 from sklearn_dpgen.tables._person_layout import PersonLayout
+from sklearn_dpgen.tables._person_plan import PersonPlan
 from sklearn_dpgen.tables._person_rows import read_person_rows, stages_of
 from sklearn_dpgen.tables._person_rules import (
     RuledSimulator,
     conditions_of_stages,
     rules_of_stages,
 )
-from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS, MarginalsPlan, Round, warn_of_noise
-from sklearn_dpgen.tables._releases import NoisyMarginal, noise_factors, scores
+from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS
+from sklearn_dpgen.tables._public_persons import read_public_tables
+from sklearn_dpgen.tables._releases import NoisyMarginal, scores
 from sklearn_dpgen.utils._frames import FramesMixin, frame_kind
-from sklearn_dpgen.utils._random import ROUNDING, split_random_state
+from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     DEVICE,
@@ -40,8 +41,6 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
-    check_count,
-    check_delta,
     check_is_fitted,
     check_n_samples,
     fit_context,
@@ -53,14 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RelationalSampler"]
 
-# Share of the budget of single variables, and the weights of marginals that sequences need, and of
-# those that hold a target.
-_SINGLES, _SEQUENCES, _TARGETS = 0.2, 2.0, 2.0
-# The most two-way marginals that are released without a selection.
-_MOST_PAIRS = 200
-# Share of the pairs that are released again, as the most dependent ones, and their share of the
-# budget of pairs.
-_AGAIN, _AGAIN_SHARE = 0.15, 0.5
 # Persons drawn for a score, and ranges of numbers and dates.
 _SCORED, _CELLS = 10_000, 20
 # The least share of parent rows at max_rows that is warned of.
@@ -117,6 +108,12 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
     noise : {"float", "certified"}, default="float"
         "certified" rounds counts and scores to a fine grid and adds exact discrete noise: see
         :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
+    public : mapping of str to PublicTable, data frame or path, or None, default=None
+        Public tables beside some of the private ones, by their names, as the prior of the fit: see
+        :ref:`public_linked_tables` and :class:`~sklearn_dpgen.preprocessing.PublicTable`. If there
+        is one private table, a public one may be given itself. With the keys of the schema, also
+        dependence between tables and rows is learned. They are not protected, and must not be made
+        from the private records, except by releases that are paid for.
 
     Attributes
     ----------
@@ -128,6 +125,9 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         The fitted distribution.
     n_records_ : float
         Number of persons: the public number, or an estimate from the noisy counts.
+    public_agreement_ : list of PublicAgreement
+        With public tables: their distance from released marginals in total variation, the limit of
+        distances by noise alone, and the share of their dependence that is copied.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -153,7 +153,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         persons is not public. A person comes with all rows in all tables.
     :Public: The number of persons, unless persons are added or removed; names of the columns, and
         of the tables; ``schema`` with ``max_rows`` and public tables; ``target``;
-        ``constraints``. Numbers of rows are not.
+        ``constraints``; the rows of ``public``. Numbers of rows are not.
     :Bounded by: The declared schema: a row has one category in each column, and the rows of a
         person in one table together count once.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
@@ -193,6 +193,13 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
     from simulated sequences, in which errors would add up. Simulated sequences then calibrate the
     frequencies of single columns. Tables are fitted by regularized maximum entropy, as by
     :class:`TableSampler`.
+
+    With ``public`` tables, a synthetic person is given a public one by weight, and each of its rows
+    the row of that person at the same position, and copies each variable with a probability that is
+    learned from the released pairs, as by :class:`TableSampler`. A row beyond those of the public
+    person copies nothing. Without keys, each row is given a row of its own table by weight. Noise,
+    number and budgets of the releases are the same as without public tables, which only determine
+    what is made of them, and which pairs are released again or selected.
 
     A row that violates a rule is redrawn up to four times within the blocks of its values, then up
     to 32 times given the same rows above and before. If it still violates a rule, all rows of its
@@ -236,7 +243,9 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         "distribution_": PersonDistribution,
         "_frame_kinds": dict[str, Literal["pandas", "polars", "pyarrow"]],
         "_is_dict": bool,
+        "public_agreement_": Maybe(list_of("PublicAgreement")),
     }
+    _not_saved: dict = {"public": "It is tables, or their paths; the report has their hashes."}
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -249,6 +258,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         "random_state": ["random_state"],
         "device": DEVICE,
         "verbose": ["verbose"],
+        "public": [Mapping, *PUBLIC_TABLE],
     }
 
     def __init__(
@@ -267,6 +277,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         device: "str | torch.device" = "auto",
         verbose: int = 0,
         noise: str = "float",
+        public: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -281,6 +292,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         self.device = device
         self.verbose = verbose
         self.noise = noise
+        self.public = public
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, tables: Mapping[str, Any] | pd.DataFrame, y: object = None) -> Self:
@@ -323,12 +335,13 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
             Equal to ``privacy_`` of a fit.
         """
         layout = self._layout()
+        public = read_public_tables(self.public, layout.declared)
         n_columns = sum(len(own.columns) for own in layout.stages)
         if n_features not in (None, n_columns):
             raise PublicValueError(
                 f"n_features must be the {n_columns} columns of the schema, got {n_features}."
             )
-        plan = self._plan(layout=layout, n_samples=n_samples)
+        plan = self._plan(layout=layout, public=public, n_samples=n_samples)
         if plan.details.n_records is not None:
             plan.details.warn(plan.details.n_records)
         return plan.report
@@ -345,16 +358,17 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
 
     def _read(self, tables, *, seed):
         layout, schema = self._layout(), self._relational
+        public = read_public_tables(self.public, layout.declared)
         self._is_dict = isinstance(tables, Mapping)
         given = tables if self._is_dict else {schema.root: tables}
         rows = read_person_rows(tables, layout.declared, layout.encoders)
         self._frame_kinds = {name: frame_kind(table) for name, table in given.items()}
         records = PersonRecords(layout, rows)
-        return records, {"layout": layout, "n_samples": records.n_records}
+        return records, {"layout": layout, "public": public, "n_samples": records.n_records}
 
-    def _plan(self, layout, n_samples):
+    def _plan(self, layout, public, n_samples):
         self._rules(layout)
-        plan = _PersonPlan(self, layout, n_samples)
+        plan = PersonPlan(self, layout, public, n_samples)
         return Plan(plan.report(), plan)
 
     def _release(self, plan, records, seed):
@@ -375,6 +389,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
             mechanism.noise_scales[0],
             release,
             details.n_records,
+            details.public,
         )
         details.warn(measured.n_records[0])
         records.use_blocks(measured.count_maps(), measured.ratios)
@@ -419,6 +434,8 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         self.encoders_, self.one_way_marginals_ = released.encoders, released.singles
         self.marginals_ = released.measured.marginals
         self.distribution_ = fit.distribution()
+        if released.prior is not None:
+            self.public_agreement_ = released.agreements()
         starts = self.distribution_.starts
         warn_of_cuts(plan.details.layout, self.one_way_marginals_, released.n_records, starts)
 
@@ -703,154 +720,3 @@ def _new_keys(schema, name, n):
     declared = (schema[holder].schema.get(key) for holder, key in holders)
     column = next((column for column in declared if column is not None), None)
     return np.arange(1, n + 1) if column is None else column.made_up(n).to_numpy()
-
-
-def _targets(sampler, layout):
-    """Return the variables of the targets; an error if one is not a column of the schema."""
-    is_panel = isinstance(sampler.schema, Table)
-    names: dict[str, int] = {}
-    for stage, own in zip(layout.declared, layout.stages, strict=True):
-        prefix = "" if is_panel else f"{stage.name}."
-        names |= {f"{prefix}{name}": j for name, j in zip(stage.columns, own.columns, strict=True)}
-    form = "" if is_panel else ' as "table.column"'
-    found = target_columns(sampler.target, list(names), f"name columns of the schema{form}")
-    return {[*names.values()][i] for i in found}
-
-
-class _PersonPlan:
-    """The releases of a fit, with their noise scales and privacy report.
-
-    Parameters
-    ----------
-    sampler : RelationalSampler
-    layout : PersonLayout
-    n_samples : int or None
-        Number of persons; not read if it is not public.
-    """
-
-    def __init__(self, sampler, layout, n_samples):
-        self._sampler, self.layout = sampler, layout
-        delta, self.n_records = check_delta(sampler.delta), None
-        if sampler.neighbours == "replace_one":
-            self.n_records = check_count(n_samples, "n_samples")
-            if math.isfinite(sampler.epsilon):
-                check_delta_size(delta, self.n_records)
-        self._sequences = {*layout.sequences()}
-        self._targets = _targets(sampler, layout)
-        self.rounds = self._planned_rounds()
-        self.marginals = MarginalsPlan(
-            sampler.epsilon,
-            delta,
-            sampler.neighbours,
-            self.rounds,
-            1,
-            (self._sizes, self._sizes) if sampler._is_certified else None,
-        )
-        if self.n_records is not None and self.n_records > self.marginals.most_records:
-            raise PublicValueError(
-                f"n_samples must be at most {self.marginals.most_records} for selections with "
-                f"noise='certified' at this budget, got {self.n_records}: use a smaller epsilon, "
-                "or a schema of fewer columns."
-            )
-
-    def _planned_rounds(self):
-        sequences, pairs = self.layout.sequences(), self.layout.pairs()
-        rest = 1 - _SINGLES
-        if len(pairs) <= _MOST_PAIRS:
-            tables = (*sequences, *pairs)
-            if not pairs:
-                return (Round(tables, rest),) if tables else ()
-            again = max(1, round(_AGAIN * len(pairs)))
-            last = Round(tuple(pairs), rest * _AGAIN_SHARE, n_chosen=again)
-            return (Round(tables, rest * (1 - _AGAIN_SHARE)), last)
-        # Pairs of targets are not selected, and each counts as several others in their shares.
-        given = [pair for pair in pairs if self._holds_target(pair)]
-        others = [pair for pair in pairs if not self._holds_target(pair)]
-        n_selected = _MOST_PAIRS if len(others) > _MOST_PAIRS else None
-        kinds = [
-            (sequences, len(sequences), None),
-            (given, _TARGETS**2 * len(given), None),
-            (others, n_selected or len(others), n_selected),
-        ]
-        total = sum(size for _, size, _ in kinds)
-        return tuple(
-            Round(tuple(tables), rest * size / total, n) for tables, size, n in kinds if tables
-        )
-
-    def _holds_target(self, columns):
-        """Return whether a marginal holds a target, or its value in the row before."""
-        sources = {self.layout.variables[j].source for j in columns}
-        return not self._targets.isdisjoint(sources.union(columns))
-
-    def preferences(self, candidates):
-        """Return the public factors by which some marginals are preferred to others."""
-        return np.array([_TARGETS if self._holds_target(c) else 1.0 for c in candidates])
-
-    def weights(self, planned):
-        """Return the public weights of the marginals of a round."""
-        if planned.n_tables < len(planned.candidates):
-            # Marginals that are chosen have equal noise, which is therefore known before.
-            return np.ones(planned.n_tables)
-        sequences = [_SEQUENCES if c in self._sequences else 1.0 for c in planned.candidates]
-        return np.array(sequences) * self.preferences(planned.candidates)
-
-    @property
-    def _sizes(self):
-        """Bounds on the number of values of each release."""
-        trees = [v.tree for v in self.layout.variables if v.is_released]
-        tables = [
-            sum(sorted(map(self._most_cells, one.candidates))[-one.n_tables :])
-            for one in self.rounds
-        ]
-        return [max(1, sum(tree.n_cells for tree in trees)), *tables]
-
-    def _most_cells(self, columns):
-        return math.prod(map(self.layout.most_blocks, columns))
-
-    @property
-    def _single_scales(self):
-        trees = [v.tree for v in self.layout.variables if v.is_released]
-        factors = noise_factors(np.ones(len(trees)), [tree.n_levels for tree in trees])
-        return self.marginals.mechanism.noise_scales[0] * factors
-
-    def _table_scales(self):
-        scales = self.marginals.mechanism.noise_scales[1:]
-        pairs = zip(scales, map(self.weights, self.rounds), strict=True)
-        found = [scale * noise_factors(weights) for scale, weights in pairs]
-        return np.concatenate(found or [np.zeros(0)])
-
-    def warn(self, n_records):
-        """Warn if counts of so many persons are below the noise."""
-        tables = self._table_scales()
-        warn_of_noise(
-            n_records,
-            float(np.median(self._single_scales)),
-            float(np.median(tables)) if len(tables) else None,
-            epsilon=self._sampler.epsilon,
-            unit="persons",
-        )
-
-    def report(self):
-        """Return the PrivacyReport of the fit."""
-        sampler, schema = self._sampler, self._sampler._relational
-        public = ["column_names", "schema"]
-        public += [n for n in ("target", "constraints") if getattr(sampler, n) is not None]
-        if sampler.neighbours == "replace_one":
-            public.insert(0, "n_samples")
-        rounding = 0.0
-        if not sampler._is_certified and not math.isinf(sampler.epsilon):
-            candidates = sum((one.n_selected or 0) * len(one.candidates) for one in self.rounds)
-            rounding = (sum(self._sizes) + candidates) * ROUNDING
-        kinds = {"cell of one column": self._single_scales, "cell of a pair": self._table_scales()}
-        report = self.marginals.report(
-            type(sampler).__name__,
-            public=tuple(public),
-            noise_source=sampler._noise_description(),
-            precision={
-                name: count_words(scales, self.n_records, "persons")
-                for name, scales in kinds.items()
-                if len(scales)
-            },
-            rounding=rounding,
-        )
-        return report.for_persons(schema[schema.root].primary_key or schema.root)

@@ -319,13 +319,15 @@ class Measurements:
         The same marginals with ridges.
     expected : list of ndarray
         Their expected shares from earlier releases.
+    totals : list of float
+        The number of records in each.
     """
 
     def __init__(self, names, cells, n_records, blocks):
         self._names, self.n_records, self.blocks = names, n_records, blocks
         self._shares = [own.shares for own in cells]
         self._variances = [own.variances for own in cells]
-        self.marginals, self.tables, self.expected = [], [], []
+        self.marginals, self.tables, self.expected, self.totals = [], [], [], []
 
     def shares(self, column):
         """Return estimates of the shares of the categories of a column, from all releases."""
@@ -382,6 +384,7 @@ class Measurements:
         groups = [g[self.blocks.blocks[j]] for j, g in own]
         self.marginals.append(NoisyMarginal(names, tuple(groups), counts, noise_scale))
         self.expected.append(expected / expected.sum())
+        self.totals.append(n_records)
         residuals = cosines(shares - self.expected[-1])
         ridges = (
             _ridges(residuals, self.blocks.frequencies(marginal), noise) + _SAMPLING / n_records
