@@ -196,15 +196,17 @@ def test_a_public_table_is_never_replaced(run, public):
     assert "would replace the input synthetic.csv" in done.err
 
 
-def test_tables_with_keys_take_none(run, folder, public):
+def test_a_table_with_keys_takes_one(run, folder, public):
     columns = "".join(f"      {line}\n" for line in SCHEMA.splitlines())
     keys = "tables:\n  persons:\n    primary_key: who\n    max_rows: 3\n    columns:\n"
     (folder / "keys.yaml").write_text(keys + columns, encoding="utf-8")
-    assert run("check", "keys.yaml").code == 0
-    for command in (
-        ("check", "keys.yaml"),
-        ("plan", "--schema", "keys.yaml", "--rows", "50", "--epsilon", "1"),
-    ):
-        done = run(*command, "--public", public)
-        assert done.code == 2
-        assert "--public must be left out" in done.err
+    for name in (public, f"persons={public}"):
+        done = run("check", "keys.yaml", "--public", name, "--public-weights", "w", "--json")
+        assert done.code == 0, done.err
+        assert done.json["public"]["persons"]["unknown"] == {"age": 0, "smoker": 7}
+        plan = ("plan", "--schema", "keys.yaml", "--rows", "5000", "--epsilon", "1", "--json")
+        done = run(*plan, "--public", name)
+        assert done.json["report"]["public_tables"] == {"public": sha256(public)}
+    done = run(*PLAN, "--public", f"persons={public}")
+    assert done.code == 2
+    assert "--public must be FILE: the schema is that of one table." in done.err

@@ -1,6 +1,7 @@
 """plan, synthesize, sample and inspect of tables with keys: one file for each table."""
 
 import functools
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -89,6 +90,58 @@ def hospital(folder):
     (folder / "hospital.yaml").write_text(HOSPITAL)
     (folder / "survey.yaml").write_text(PANEL)
     return folder
+
+
+PUBLIC = ("--public", "patients=known.csv", "--public", "visits=known.parquet")
+
+
+@pytest.fixture
+def known(hospital):
+    """Public tables beside those of the hospital, with keys and weights."""
+    pd.read_csv("patients.csv")[:30].assign(w=1.5).to_csv("known.csv", index=False)
+    pd.read_parquet("visits.parquet")[:20].to_parquet("known.parquet", index=False)
+    return {
+        f"public {name}": hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        for name, file in (("patients", "known.csv"), ("visits", "known.parquet"))
+    }
+
+
+def test_public_tables_stand_beside_those_of_their_name(run, known):
+    options = (*PUBLIC, "--public-weights", "w")
+    done = run("check", "hospital.yaml", *options, "--json")
+    assert done.code == 0, done.err
+    found = {name: own["unknown"] for name, own in done.json["public"].items()}
+    assert found == {"patients": {"sex": 0}, "visits": {"cost": 0}}
+    assert "private" not in done.json
+    done = run("check", "hospital.yaml", *CSV, *options)
+    assert f"Public table of 'visits': 20 rows, SHA-256 {known['public visits']}." in done.out
+    done = run("plan", "--schema", "hospital.yaml", "--epsilon", "5", "--rows", "60", *options)
+    assert all(sha256 in done.out for sha256 in known.values())
+    done = run("synthesize", *CSV, *FIT, *options, "--json")
+    assert done.code == 0, done.err
+    assert done.json["report"]["public_tables"] == known
+    text = " ".join(run("inspect", "out/model.safetensors").out.split())
+    assert f"public visits (SHA-256 {known['public visits']}): claimed to be public" in text
+
+
+def test_public_tables_of_no_use(run, known):
+    plan = ("plan", "--schema", "hospital.yaml", "--epsilon", "5", "--rows", "60")
+    for options, said in (
+        (("--public", "known.csv"), "--public must be NAME=FILE for private tables"),
+        (("--public", "wards=known.csv"), "--public must be NAME=FILE for private tables"),
+        (("--public", "patients=none.csv"), "There is no table none.csv"),
+        ((*PUBLIC[2:], "--public-weights", "w"), "--public-weights needs --public patients=FILE"),
+        ((*PUBLIC[:1], "visits=known.csv"), "public must have a column of the schema"),
+    ):
+        done = run(*plan, *options)
+        assert done.code == 2
+        assert said in done.err
+    done = run("check", "hospital.yaml", "--public", "visits=known.csv")
+    assert done.code == 1
+    assert "A fit cannot use the public table of 'visits'." in done.out
+    done = run("synthesize", *CSV, *FIT, "--public", "visits=visits.csv")
+    assert done.code == 2
+    assert "--public must be another file than the private table" in done.err
 
 
 def test_the_plan_is_that_of_the_estimator(run, hospital):

@@ -270,6 +270,14 @@ def _rows_of_persons(X, side, estimator):
     return estimator.fit({"persons": persons, "stays": stays, "drugs": drugs})
 
 
+def _public_rows():
+    """Return public persons and their stays, and drugs without keys."""
+    persons = _public()[["e", "a"]].assign(**{WHO: range(200)})
+    who = np.repeat(np.arange(200), np.arange(200) % 4)
+    stays = pd.DataFrame({WHO: who, "stay": range(len(who)), "year": 2000 + who % 10})
+    return {"persons": persons, "stays": stays, "drugs": pd.DataFrame({"b": [0.0, 1.0, 1.0]})}
+
+
 def _relational(**settings):
     options = {"schema": TREE, "population_size": 100, "max_iter": 3, "device": "cpu"}
     return RelationalSampler(**options | RICH | settings)
@@ -337,6 +345,16 @@ AUTO = {
     ),
     "auto: persons with rows, certified": Replayed(
         _relational(noise="certified", epsilon=2.0), _rows_of_persons, TABLE, 300
+    ),
+    "auto: persons with rows and public tables": Replayed(
+        _relational(public=_public_rows()), _rows_of_persons, TABLE, 1000
+    ),
+    "auto: persons with rows and public tables, one more": Replayed(
+        _relational(public=_public_rows(), **_ADDED),
+        _rows_of_persons,
+        TABLE,
+        1000,
+        private="number",
     ),
     "auto: evolution": Replayed(
         PrivateEvolutionSampler(domain=BOX, device="cpu", **RICH), _alone, n=2000

@@ -62,5 +62,5 @@ def test_a_fit_is_drawn():
 
 def test_a_fit_without_a_public_table_has_no_figure():
     sampler = TableSampler(50.0, schema=SCHEMA, max_iter=2, device="cpu").fit(table(500, 0.5, 0))
-    with pytest.raises(TypeError, match="estimator must be a TableSampler that was fitted with"):
+    with pytest.raises(TypeError, match="estimator must be a TableSampler or RelationalSam"):
         PublicTableDisplay.from_estimator(sampler)

@@ -26,9 +26,9 @@ from sklearn_dpgen.schema import (
 )
 from sklearn_dpgen.tables import (
     RelationalSampler,
+    _person_plan,
     _person_rows,
     _privacy_plan,
-    _relational_sampler,
     _releases,
 )
 from sklearn_dpgen.tables._person_counts import _LAST, PersonRecords
@@ -107,7 +107,7 @@ def hasten(monkeypatch):
 def plan(request, monkeypatch):
     """Release all pairs, or select some."""
     if request.param == "selected pairs":
-        monkeypatch.setattr(_relational_sampler, "_MOST_PAIRS", 3)
+        monkeypatch.setattr(_person_plan, "_MOST_PAIRS", 3)
     return request.param
 
 
@@ -673,7 +673,7 @@ def test_certified_selections_have_a_most_number_of_persons(monkeypatch):
     pytest.importorskip("opendp")
     # Plans of certified noise have lists, which no cache holds.
     monkeypatch.undo()
-    monkeypatch.setattr(_relational_sampler, "_MOST_PAIRS", 3)
+    monkeypatch.setattr(_person_plan, "_MOST_PAIRS", 3)
     sampler = RelationalSampler(EPSILON, 1e-9, schema=TREE, noise="certified")
     most_persons = sampler.plan(1000).max_records
     assert sampler.plan(most_persons).max_records == most_persons

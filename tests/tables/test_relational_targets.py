@@ -7,7 +7,7 @@ import pytest
 import sklearn_dpgen
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, RelationalSchema, Schema, Table
-from sklearn_dpgen.tables import RelationalSampler, _relational_sampler
+from sklearn_dpgen.tables import RelationalSampler, _person_plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
 
@@ -73,7 +73,7 @@ def holds(columns, name):
 
 
 def planned_scales(fitted):
-    return fitted._plan(layout=fitted._layout(), n_samples=N).details._table_scales()
+    return fitted._plan(layout=fitted._layout(), public={}, n_samples=N).details._table_scales()
 
 
 @pytest.mark.parametrize("most_pairs", [200, 3])
@@ -87,7 +87,7 @@ def planned_scales(fitted):
     ],
 )
 def test_the_plan_has_the_noise_of_the_releases(monkeypatch, schema, given, target, most_pairs):
-    monkeypatch.setattr(_relational_sampler, "_MOST_PAIRS", most_pairs)
+    monkeypatch.setattr(_person_plan, "_MOST_PAIRS", most_pairs)
     fitted = sampler(schema, target=target).fit(given())
     assert "target" in fitted.privacy_.public
     assert "target" not in sampler(schema).plan(N).public
@@ -118,7 +118,7 @@ def test_marginals_of_the_target_have_less_noise():
 
 
 def test_of_many_pairs_those_of_the_target_are_not_selected(monkeypatch):
-    monkeypatch.setattr(_relational_sampler, "_MOST_PAIRS", 3)
+    monkeypatch.setattr(_person_plan, "_MOST_PAIRS", 3)
     fitted = sampler(target="visits.ill").fit(tables())
     layout, names = fitted._layout(), [v.name for v in fitted._layout().variables]
     pairs = [tuple(names[j] for j in columns) for columns in layout.pairs()]
