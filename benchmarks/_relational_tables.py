@@ -22,7 +22,17 @@ from sklearn_dpgen.schema import (
     Table,
 )
 
-__all__ = ["CHOOSE", "NEXT_ROW", "REPORT", "TABLES", "Relational", "View", "keep_persons"]
+__all__ = [
+    "CHOOSE",
+    "CUTS",
+    "NEXT_ROW",
+    "REPORT",
+    "TABLES",
+    "Relational",
+    "View",
+    "cut_persons",
+    "keep_persons",
+]
 
 FLAG = Categorical([0, 1])
 NULLABLE_FLAG = Categorical([0, 1], nullable=True)
@@ -84,6 +94,16 @@ def keep_persons(tables, schema, persons):
             mask = frame[schema.parent_key(name)].isin(keys)
         kept[name] = frame[mask].reset_index(drop=True)
     return kept
+
+
+def cut_persons(name, data):
+    """Return the tables of the public persons of `CUTS`, and the data of the others."""
+    column, is_public = CUTS[name]
+    root = data.schema.root
+    persons = data.tables[root].groupby(data.schema[root].primary_key)[column].first()
+    parts = (persons.index[is_public(persons)], persons.index[~is_public(persons)])
+    public, private = (keep_persons(data.tables, data.schema, part) for part in parts)
+    return public, data._replace(tables=private)
 
 
 def _panel(frame, columns, *, person, index, max_rows, static, ties=True):
@@ -505,4 +525,11 @@ NEXT_ROW = {
     "STAR": ("lunch", lambda lunch: lunch == "free"),
     "muscatine": ("obese", lambda obese: obese == "yes"),
     "Males": ("union", lambda union: union == "yes"),
+}
+# The persons that are public: a column of the root, and which of its values.
+CUTS = {
+    # Without a degree.
+    "rwm5yr": ("edlevel", lambda level: level == 1),
+    # White women.
+    "nlswork": ("race", lambda race: race == 1),
 }

@@ -4,6 +4,8 @@
 
     python benchmarks/bench_relational.py --tables rwm5yr nlswork --epsilons 1 --seeds 3
     python benchmarks/bench_relational.py --environments environments --against all
+    python benchmarks/bench_relational.py --public --persons 500 1000 --seeds 5 \\
+        --name relational_public
 
 Distances are those of `row_distances`, of the synthetic rows to those of held-out persons
 (``--against held-out``, 30 percent of them), to those that were fitted (``fitted``), or of a fit to
@@ -18,6 +20,13 @@ rows, delta is 1e-5.
   first rows as give 60 columns, or "by index" with one for each column and value of the index,
   where there are few;
 - "dpsynth", and "dpsynth MST" with all slots: its relational synthesis, on codes in public bins.
+
+With ``--public`` some persons are public (`CUTS`: those without a degree, white women), and the
+private ones are all others:
+
+- "public rows": the public persons as they are;
+- "with public": `RelationalSampler` with the public tables, "with public, no keys" with their
+  columns alone, and "with wrong public" with each of their columns shuffled.
 
 All but the first two and `RelationalSampler` need a single child table or a panel. Seconds are CPU
 time of fit and sample. TPC-H has relative errors of counting queries too: each counts the rows of
@@ -35,7 +44,7 @@ import pandas as pd
 from _common import record
 from _peers import RELATIONAL, fit, versions
 from _registry import public_bins
-from _relational_tables import NEXT_ROW, TABLES, keep_persons
+from _relational_tables import CUTS, NEXT_ROW, TABLES, cut_persons, keep_persons
 from _tables import DELTA, summarize
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
@@ -218,7 +227,27 @@ def dpsynth(data, tables, epsilon, seed, args, *, model):
     return {name: made[[view.person]].join(first).join(second)}, result["cpu seconds"]
 
 
-def relational_sampler(data, tables, epsilon, seed, args):
+def public_rows(data, tables, epsilon, seed, args):
+    """Return the rows of the public persons."""
+    if args.public_tables is None:
+        return None
+    return {name: view.join(args.public_tables) for name, view in data.views.items()}
+
+
+def with_public(data, tables, epsilon, seed, args, *, keys=True, wrong=False):
+    """Return what `RelationalSampler` draws with public tables, or with shuffled columns."""
+    if args.public_tables is None:
+        return None
+    public, rng = {}, np.random.default_rng(seed)
+    for name, frame in args.public_tables.items():
+        table = data.schema[name]
+        shuffled = [c for c in table.schema if wrong and c != table.sequence_index]
+        frame = frame.assign(**{c: rng.permutation(frame[c].to_numpy()) for c in shuffled})
+        public[name] = frame if keys else frame[[*table.schema]]
+    return relational_sampler(data, tables, epsilon, seed, args, public=public)
+
+
+def relational_sampler(data, tables, epsilon, seed, args, *, public=None):
     """Return what `RelationalSampler` draws."""
     try:
         from sklearn_dpgen.tables import RelationalSampler
@@ -231,6 +260,7 @@ def relational_sampler(data, tables, epsilon, seed, args):
         schema=data.schema[root] if is_panel else data.schema,
         neighbours="add_or_remove",
         random_state=seed,
+        public=public,
     )
     n_persons = tables[root][data.schema[root].primary_key].nunique()
     sampler.fit(tables[root] if is_panel else tables)
@@ -249,9 +279,16 @@ MODELS = {
     "RelationalSampler": relational_sampler,
     **{model: partial(dpsynth, model=model) for model in RELATIONAL},
 }
+BESIDE_PUBLIC = {
+    "public rows": public_rows,
+    "RelationalSampler": relational_sampler,
+    "with public": with_public,
+    "with public, no keys": partial(with_public, keys=False),
+    "with wrong public": partial(with_public, wrong=True),
+}
 # Of these, several budgets are of no use.
-WITHOUT_NOISE = ("real", "real half", "shuffled")
-TREES = ("real", "real half", "RelationalSampler")
+WITHOUT_NOISE = ("real", "real half", "shuffled", "public rows")
+TREES = ("real", "real half", *BESIDE_PUBLIC)
 
 
 def _single(data, tables):
@@ -362,12 +399,14 @@ def _random_part(column, rng):
 
 def run(name, args, n_persons):
     """Yield the results of all models on a table, a row for each view, budget and seed."""
-    data = TABLES[name]()
+    data, args.public_tables = TABLES[name](), None
+    if args.public:
+        args.public_tables, data = cut_persons(name, data)
     train, test = split(data, args.against)
     root = data.schema[data.schema.root].primary_key
     persons = train[data.schema.root][root].drop_duplicates()
     if n_persons is not None:
-        persons = persons.sample(n_persons, random_state=0)
+        persons = persons.sample(min(n_persons, len(persons)), random_state=0)
         train = keep_persons(train, data.schema, persons)
     for model in args.models:
         if len(data.views) > 1 and model not in TREES:
@@ -375,7 +414,7 @@ def run(name, args, n_persons):
         for epsilon in [np.inf] if model in WITHOUT_NOISE else args.epsilons:
             for seed in range(args.seeds):
                 start = time.process_time()
-                made = MODELS[model](data, train, epsilon, seed, args)
+                made = (MODELS | BESIDE_PUBLIC)[model](data, train, epsilon, seed, args)
                 seconds = time.process_time() - start
                 if made is None:
                     print(f"{name}: {model} {NOT_HERE}")
@@ -403,8 +442,10 @@ def run(name, args, n_persons):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    every = MODELS | BESIDE_PUBLIC
+    parser.add_argument("--tables", nargs="+", choices=TABLES)
+    parser.add_argument("--models", nargs="+", choices=every)
+    parser.add_argument("--public", action="store_true", help="with some persons that are public")
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--persons", nargs="+", type=int, help="fit so many persons; default all")
@@ -414,6 +455,8 @@ def main():
     parser.add_argument("--limit-s", type=int, default=900, help="CPU seconds of a peer's fit")
     parser.add_argument("--memory-gib", type=float, default=8, help="memory of a peer's fit")
     args = parser.parse_args()
+    args.tables = args.tables or list(CUTS if args.public else TABLES)
+    args.models = args.models or list(BESIDE_PUBLIC if args.public else MODELS)
     rows = []
     with threadpool_limits(1):
         for name in args.tables:
@@ -421,7 +464,7 @@ def main():
             if found:
                 rows += summarize(found, by=CASE)
                 _show(found)
-    meta = {"delta": DELTA, "against": args.against, "seeds": args.seeds}
+    meta = {"delta": DELTA, "against": args.against, "seeds": args.seeds, "public": args.public}
     record(args.name, rows, meta)
 
 
