@@ -198,7 +198,7 @@ class PublicPrior:
         self._reliable = reliabilities(signal, total, size)
         self.kept = _MOST * self._reliable
         # The dependence in the public table of each released marginal.
-        self._known: dict[tuple, np.ndarray] = {}
+        self._known: dict[int, np.ndarray] = {}
 
     def dependence(self, marginal):
         """Return the two-way marginal of the public table less that of independent columns."""
@@ -217,45 +217,36 @@ class PublicPrior:
         measured : Measurements
             The ridges of its tables are set to those of the residuals from the public dependence.
         """
-        groups: dict[tuple, list[int]] = {}
-        for i, table in enumerate(measured.tables):
-            key = (table.columns, *(g.tobytes() for g in table.groups))
-            if table.pattern is None:
-                groups.setdefault(key, []).append(i)
-        found, pairs = [], []
-        for key, places in groups.items():
+        found, pairs, distinct = [], [], measured.distinct()
+        for places in distinct:
             table, n_records = measured.tables[places[0]], measured.totals[places[0]]
             marginal, dependence = Marginal(table.columns, table.groups), None
-            shares, noise = _combined(measured, places)
-            for i in places:
-                measured.tables[i].shares = shares
+            shares, noise = measured.combined(places)
             if len(table.columns) == 2:
                 (expected,) = measured.independent([marginal], 1.0)
-                if key not in self._known:
-                    self._known[key] = self.dependence(marginal)
-                dependence = self._known[key]
+                if places[0] not in self._known:
+                    self._known[places[0]] = self.dependence(marginal)
+                dependence = self._known[places[0]]
             else:
                 expected = measured.expected[places[0]]
             residual = shares - expected
             if dependence is not None:
                 variance = noise**2 + 1 / (n_records * shares.size)
                 pairs.append((self.copied(table.columns), residual, dependence, variance))
-            found.append((marginal, residual, dependence, noise, n_records))
+            found.append((marginal, shares, residual, dependence, noise, n_records))
         self.kept = kept_columns(agreements(pairs, self._reliable), self._reliable)
         waves, totals, pooled = [], [], []
-        for places, part in zip(groups.values(), found, strict=True):
-            marginal, residual, dependence, noise, n_records = part
+        for places, part in zip(distinct, found, strict=True):
+            marginal, shares, residual, dependence, noise, n_records = part
             if dependence is not None:
                 residual = residual - self.share(marginal.columns) * dependence
             elif not self.is_pooled(marginal.columns):
                 continue
             waves.append((cosines(residual), measured.blocks.frequencies(marginal), noise))
             totals.append(n_records)
-            pooled.append(places)
-        for places, own in zip(pooled, pooled_ridges(waves, totals), strict=True):
-            for i in places:
-                # Each of k equal terms has a k-th of the logit, and so a k-th of the penalty.
-                measured.tables[i].ridges = len(places) * own
+            pooled.append((places, shares))
+        for term, own in zip(pooled, pooled_ridges(waves, totals), strict=True):
+            measured.set_term(*term, own)
 
     def is_pooled(self, columns):
         """Return whether the ridges of a marginal that the public table lacks are pooled."""
@@ -335,17 +326,6 @@ def dependence_of(codes, weights, marginal):
     table = np.bincount(cells, weights[known], minlength=marginal.n_cells)
     table = table.reshape(marginal.shape) / max(table.sum(), _TINY)
     return table - np.outer(table.sum(axis=1), table.sum(axis=0))
-
-
-def _combined(measured, places):
-    """Return the shares of a marginal that is released several times, and their noise."""
-    released, n_records = [measured.marginals[i] for i in places], measured.totals[places[0]]
-    if not all(one.noise_scale for one in released):
-        return released[-1].counts / n_records, 0.0
-    precisions = np.array([one.noise_scale**-2.0 for one in released])
-    counts = sum(p * one.counts for p, one in zip(precisions, released, strict=True))
-    noise = precisions.sum() ** -0.5
-    return counts / precisions.sum() / n_records, noise / n_records
 
 
 def agreements(pairs, reliabilities):

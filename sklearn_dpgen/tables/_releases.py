@@ -385,17 +385,45 @@ class Measurements:
         self.marginals.append(NoisyMarginal(names, tuple(groups), counts, noise_scale))
         self.expected.append(expected / expected.sum())
         self.totals.append(n_records)
-        residuals = cosines(shares - self.expected[-1])
-        ridges = (
-            _ridges(residuals, self.blocks.frequencies(marginal), noise) + _SAMPLING / n_records
-        )
-        self.tables.append(NoisyTable(marginal.columns, marginal.groups, shares, ridges))
+        self.tables.append(NoisyTable(marginal.columns, marginal.groups, shares, 0.0))
+        # All releases of a marginal have one term each, with an equal part of the logit.
+        places = next(places for places in self.distinct() if len(self.tables) - 1 in places)
+        mean, spread = self.combined(places)
+        residuals = cosines(mean - self.expected[places[0]])
+        ridges = _ridges(residuals, self.blocks.frequencies(marginal), spread)
+        self.set_term(places, mean, ridges + _SAMPLING / n_records)
         for axis, (column, cells) in enumerate(zip(marginal.columns, groups, strict=True)):
             if learned is not None and column not in learned:
                 continue
             others = tuple(i for i in range(counts.ndim) if i != axis)
             spread = noise**2 * counts.size / counts.shape[axis]
             self.learn(column, cells, shares.sum(axis=others), spread)
+
+    def distinct(self):
+        """Return the places of each distinct marginal, which may be released several times."""
+        places: dict[tuple, list[int]] = {}
+        for i, table in enumerate(self.tables):
+            if table.pattern is None:
+                key = (table.columns, *(groups.tobytes() for groups in table.groups))
+                places.setdefault(key, []).append(i)
+        return list(places.values())
+
+    def combined(self, places):
+        """Return the shares of a marginal that is released several times, and their noise."""
+        released, n_records = [self.marginals[i] for i in places], self.totals[places[0]]
+        if not all(one.noise_scale for one in released):
+            return released[-1].counts / n_records, 0.0
+        precisions = np.array([one.noise_scale**-2.0 for one in released])
+        counts = sum(p * one.counts for p, one in zip(precisions, released, strict=True))
+        noise = precisions.sum() ** -0.5
+        return counts / precisions.sum() / n_records, noise / n_records
+
+    def set_term(self, places, shares, ridges):
+        """Set the shares and ridges of the terms of a marginal."""
+        for i in places:
+            self.tables[i].shares = shares
+            # Each of k equal terms has a k-th of the logit, and so a k-th of the penalty.
+            self.tables[i].ridges = len(places) * np.broadcast_to(ridges, shares.shape)
 
     def learn(self, column, groups, sums, variance):
         """Update the shares of a column by noisy sums of groups of them (Kalman filter)."""
