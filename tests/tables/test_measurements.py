@@ -320,3 +320,31 @@ def test_noise_beyond_all_records_leaves_no_interaction(scale):
         (fitted,) = measured.tables
         # About the logits that follow.
         assert np.abs(fitted.shares).max() / fitted.ridges.min() < 0.05
+
+
+def test_releases_of_a_marginal_are_one_that_is_as_precise_as_all():
+    """Their terms add up to that of their mean, weighted by precision, with its ridge."""
+    codes = records(300, sizes=SIZES)
+    scales = (4.0, 10.0, 2.0)
+    measured, alone = measurements_of(codes), measurements_of(codes)
+    (expected,) = measured.independent(whole((0, 2)))
+    released = []
+    for seed, scale in enumerate(scales):
+        part, counts = noisy(codes, (0, 2), scale, seed)
+        released.append(counts)
+        measured.add(part, counts, scale, expected)
+        # Another marginal between them has a term of its own.
+        measured.add(*noisy(codes, (1, 3), 1.0), 1.0, measured.independent(whole((1, 3)))[0])
+    precisions = np.array(scales) ** -2
+    mean = np.average(released, axis=0, weights=precisions)
+    alone.add(part, mean, precisions.sum() ** -0.5, expected)
+    (one,) = alone.tables
+    assert measured.distinct() == [[0, 2, 4], [1, 3, 5]]
+    for i in (0, 2, 4):
+        assert_allclose(measured.tables[i].shares, one.shares)
+        # With three equal terms of a third of the logit each, three times the penalty is the same.
+        assert_allclose(measured.tables[i].ridges, 3 * one.ridges)
+    kept = [measured.marginals[i] for i in (0, 2, 4)]
+    for marginal, counts, scale in zip(kept, released, scales, strict=True):
+        assert_array_equal(marginal.counts, counts)
+        assert marginal.noise_scale == scale

@@ -316,6 +316,32 @@ def test_tables_are_as_fine_as_their_noise_lets_them_be():
     assert weighed.marginals[place].counts.size > plain.marginals[place].counts.size
 
 
+def test_repeated_marginals_have_the_groups_that_all_their_rounds_afford():
+    # At 900 records, three triples are not affordable, so that the pairs of (0,) are repeated.
+    rounds = (Round(((0, 2), (0, 4)), 0.3), Round(TRIPLES, 0.5))
+    _, plan, measured, _, _ = rounds_of(rounds, n=900, epsilon=1.0)
+    assert columns_of(measured) == [(0, 2), (0, 4)] * 2
+    scales = np.array(plan.mechanism.noise_scales[1:]) * math.sqrt(2)
+    together = (scales**-2.0).sum() ** -0.5
+    for columns, first, again in zip(
+        [(0, 2), (0, 4)], measured.marginals[:2], measured.marginals[2:], strict=True
+    ):
+        for own, other in zip(first.groups, again.groups, strict=True):
+            assert_array_equal(own, other)
+        sizes = [
+            measured.blocks.marginal(columns, _releases.affordable_cells(900, scale)).n_cells
+            for scale in (together, *scales)
+        ]
+        assert first.counts.size == again.counts.size == sizes[0]
+        # Each round alone would have fewer.
+        assert max(sizes[1:]) < sizes[0]
+    # A round of its own is not mixed with others.
+    _, _, alone, _, _ = rounds_of(rounds[:1], n=900, epsilon=1.0)
+    *_, enough, _, _ = rounds_of(rounds, n=500_000, epsilon=1.0)
+    assert len(columns_of(alone)) == 2
+    assert columns_of(enough)[2:] == list(TRIPLES)
+
+
 def test_without_slices_nothing_is_asked_for():
     *_, measured, run, asked = rounds_of(())
     assert (measured.marginals, run.log, asked) == ([], [], [])
