@@ -11,6 +11,7 @@ __all__ = [
     "SmallGroupWarning",
     "TrainingDivergedError",
     "UnpaidScoreWarning",
+    "UnusedPublicTableWarning",
 ]
 
 
@@ -88,3 +89,7 @@ class TrainingDivergedError(PublicRuntimeError):
 
 class UnpaidScoreWarning(UserWarning):
     """A score reads private rows without noise, and nothing is charged for it."""
+
+
+class UnusedPublicTableWarning(UserWarning):
+    """Columns or rows of a public table cannot be read or linked, and are left out."""

@@ -462,6 +462,9 @@ def _run_check_tables(path, schema, tables, public, console):
         document["public"] = checked
         lines = [line for name, own in checked.items() for line in _lines_of_public(own, name)]
         ok = all(own["fault"] is None for own in checked.values())
+        if ok and (fault := _fault_of_links(public, schema)):
+            document["fault"], ok = fault, False
+            lines += ["", fault, "A fit cannot use the public tables."]
     if not tables:
         return console.result("\n".join([valid, *lines]), document, ok=ok)
     console.say(valid)
@@ -471,6 +474,18 @@ def _run_check_tables(path, schema, tables, public, console):
     stops = any(map(_stops, found.values()))
     text = "\n".join([_text_of_tables(found, stops), *lines])
     return console.result(text, document, ok=ok and not stops)
+
+
+def _fault_of_links(public, schema):
+    """Return why public tables cannot be linked by their keys, or None; warn as a fit does."""
+    from sklearn_dpgen.tables import RelationalSampler
+
+    try:
+        # The number of persons is then not read.
+        RelationalSampler(schema=schema, public=public, neighbours="add_or_remove").plan()
+    except PublicError as error:
+        return describe(error)
+    return None
 
 
 def _stops(found):

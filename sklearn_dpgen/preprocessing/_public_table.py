@@ -22,7 +22,12 @@ from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import HasMethods
 
 from sklearn_dpgen.engines._tables import is_engine_table
-from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
+from sklearn_dpgen.exceptions import (
+    PublicError,
+    PublicTypeError,
+    PublicValueError,
+    UnusedPublicTableWarning,
+)
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import read_blocks, to_pandas
 from sklearn_dpgen.preprocessing._sources import Source, is_paths, open_named
@@ -148,7 +153,7 @@ class PublicTable:
 
         Warns
         -----
-        UserWarning
+        UnusedPublicTableWarning
             A column has no known cell, and counts as lacking.
         """
         if not isinstance(schema, Schema):
@@ -473,7 +478,9 @@ class _Reader:
         for name, is_missing in unread.items():
             rule = "is missing but not nullable." if is_missing else schema[name]._rule
             warn_user(
-                f"Column {name!r} of the public table has no known cell, and is left out: it {rule}"
+                f"Column {name!r} of the public table has no known cell, and is left out: it "
+                f"{rule}",
+                UnusedPublicTableWarning,
             )
         known = np.column_stack(known)
         kept = weights > 0 if self._keys else known.any(axis=1) & (weights > 0)

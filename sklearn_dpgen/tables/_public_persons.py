@@ -6,12 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.exceptions import (
+    PublicError,
+    PublicTypeError,
+    PublicValueError,
+    UnusedPublicTableWarning,
+)
 from sklearn_dpgen.preprocessing._public_table import as_public_table
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._column import given_as
 from sklearn_dpgen.tables._person_counts import PersonRecords
 from sklearn_dpgen.tables._person_rows import TableRows, linked_rows, named_table
+from sklearn_dpgen.utils._validation import warn_user
 
 __all__ = [
     "PublicStage",
@@ -111,6 +117,16 @@ def public_stages(layout, tables):
     Returns
     -------
     dict of int to PublicStage
+
+    Raises
+    ------
+    PublicValueError
+        Keys of two tables have other types, or no row has a key of a person.
+
+    Warns
+    -----
+    UnusedPublicTableWarning
+        Most rows of a table belong to no person.
     """
     linked = _linked_places(layout.declared, tables)
     found = _linked_stages(layout, tables, linked) if linked else {}
@@ -195,7 +211,12 @@ def _linked_stages(layout, tables, linked):
         codes.append({name: column[kept] for name, column in cells.items()})
         keys.append({key: rows.keys[key][kept] for key in own if key in rows.keys})
         weights.append(rows.weights[kept])
-    found = linked_rows(layout.declared, codes, keys)
+    try:
+        found = linked_rows(layout.declared, codes, keys)
+    except PublicError as error:
+        # The subject of these errors is a private table.
+        raise type(error)(f"The public tables cannot be linked by keys: {error}") from error
+    _warn_of_unlinked(layout.declared, weights, found)
     totals: list = []
     for stage, own, (rows, parent) in zip(layout.declared, weights, found, strict=True):
         own = own[rows]
@@ -228,6 +249,17 @@ def _linked_stages(layout, tables, linked):
         part = parts[place]
         stages[place] = PublicStage(cells, part.weights / total, part.parent, size)
     return stages
+
+
+def _warn_of_unlinked(stages, weights, found):
+    """Warn of each public table of which most rows belong to no public person."""
+    for stage, own, (rows, parent) in zip(stages, weights, found, strict=True):
+        if parent is not None and 2 * len(rows) < len(own):
+            warn_user(
+                f"Table {stage.name!r}: {len(own) - len(rows)} of {len(own)} public rows belong to "
+                "no public person, and are left out: keys of public tables must agree.",
+                UnusedPublicTableWarning,
+            )
 
 
 def _thinned(stages, parts):

@@ -141,6 +141,9 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         Counts of columns or of pairs are below the noise.
     MaxRowsWarning
         The released numbers of rows have a spike at ``max_rows``, where sizes are cut.
+    UnusedPublicTableWarning
+        A column of a public table has no known cell, or most of its rows belong to no public
+        person.
 
     Notes
     -----

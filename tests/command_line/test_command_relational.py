@@ -139,6 +139,18 @@ def test_public_tables_of_no_use(run, known):
     done = run("check", "hospital.yaml", "--public", "visits=known.csv")
     assert done.code == 1
     assert "A fit cannot use the public table of 'visits'." in done.out
+    # Keys of one table are texts, and those of the other numbers.
+    visits = pd.read_parquet("known.parquet")
+    visits.assign(patient="p" + visits["patient"].astype(str)).to_parquet("known.parquet")
+    pd.read_csv("known.csv").to_parquet("known-patients.parquet")
+    public = ("--public", "patients=known-patients.parquet", *PUBLIC[2:])
+    for private in ((), CSV):
+        done = run("check", "hospital.yaml", *private, *public)
+        assert done.code == 1
+        assert "The public tables cannot be linked by keys: Table 'visits': foreign_key" in done.out
+    done = run("check", "hospital.yaml", "--public", "patients=known.csv", *PUBLIC[2:])
+    assert done.code == 0
+    assert "20 of 20 public rows belong to no public person" in done.err
     done = run("synthesize", *CSV, *FIT, "--public", "visits=visits.csv")
     assert done.code == 2
     assert "--public must be another file than the private table" in done.err

@@ -15,7 +15,12 @@ from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator, clone
 from source_tables import FRAME, HALVES, NAMES, TABLE, WIDE, dataset, duck, polars, written
 
-from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicTypeError, PublicValueError
+from sklearn_dpgen.exceptions import (
+    PublicFileNotFoundError,
+    PublicTypeError,
+    PublicValueError,
+    UnusedPublicTableWarning,
+)
 from sklearn_dpgen.persistence._files import SavedEstimator, load
 from sklearn_dpgen.preprocessing import PublicTable, TabularEncoder, _public_table, _reader
 from sklearn_dpgen.preprocessing._coder import RecordCoder
@@ -406,7 +411,9 @@ def test_weights_have_mean_one_and_zeros_are_dropped():
 
 def test_a_column_that_only_rows_of_weight_zero_know_counts_as_lacking():
     public = pd.DataFrame({"level": [1, 7], "job": ["x", "baker"], "w": [1, 0]})
-    with pytest.warns(UserWarning, match="'job' of the public table has no known cell"):
+    with pytest.warns(
+        UnusedPublicTableWarning, match="'job' of the public table has no known cell"
+    ):
         assert PublicTable(public, weights="w").read(SCHEMA).names == ["level"]
 
 
@@ -560,7 +567,9 @@ def test_the_hash_of_a_frame_does_not_depend_on_the_process():
 def test_texts_next_to_one_another_are_hashed_apart():
     frames = [pd.DataFrame({"job": texts, "level": 1}) for texts in (["ab", "c"], ["a", "bc"])]
     frames += [pd.DataFrame({"job": texts, "level": 1}) for texts in ([None, "c"], ["null", "c"])]
-    with pytest.warns(UserWarning, match="'job' of the public table has no known cell"):
+    with pytest.warns(
+        UnusedPublicTableWarning, match="'job' of the public table has no known cell"
+    ):
         hashes = {PublicTable(frame).read(SCHEMA).sha256 for frame in frames}
     assert len(hashes) == 4
 

@@ -1,16 +1,22 @@
 """RelationalSampler with public tables: what they cost, what is let out, and tables of any kind."""
 
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sampler_tables import MECHANISM
 
 import sklearn_dpgen
-from sklearn_dpgen.exceptions import InvalidFileError, PublicError, PublicTypeError
+from sklearn_dpgen.exceptions import (
+    InvalidFileError,
+    PublicError,
+    PublicTypeError,
+    UnusedPublicTableWarning,
+)
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.preprocessing import PublicTable
 from sklearn_dpgen.schema import (
@@ -30,7 +36,9 @@ from sklearn_dpgen.tables import (
     _privacy_plan,
     _relational_sampler,
 )
+from sklearn_dpgen.tables._marginals import Marginal
 from sklearn_dpgen.tables._person_counts import PersonRecords
+from sklearn_dpgen.tables._person_distribution import PublicStageRows
 from sklearn_dpgen.tables._person_layout import PersonLayout
 from sklearn_dpgen.tables._person_rows import stages_of
 from sklearn_dpgen.tables._public_persons import public_leaves_of, public_stages, read_public_tables
@@ -370,7 +378,7 @@ def test_public_rows_are_linked_and_counted_as_private_ones(kind):
     released = [j for j, variable in enumerate(layout.variables) if variable.is_released]
     assert set(released) <= set(leaves)
     for j in released:
-        np.testing.assert_allclose(leaves[j], records.leaves(j), atol=1e-4)
+        assert_allclose(leaves[j], records.leaves(j), atol=1e-4)
 
 
 def test_tables_without_keys_tell_of_their_columns_alone():
@@ -387,6 +395,26 @@ def test_tables_without_keys_tell_of_their_columns_alone():
     assert unordered[1].parent is None
 
 
+def test_an_index_tells_nothing_without_the_gaps_of_its_rows():
+    _, linked = stages("tree", PUBLIC["tree"])
+    layout, apart = stages("tree", {"stays": STAYS.drop(columns="id")})
+    own = layout.stages[1]
+    assert {own.index, own.gap, own.first} <= {*linked[0].codes, *linked[1].codes}
+    assert {*apart[1].codes} == {*own.columns} - {own.index}
+    # Of such a table nothing is left.
+    _, none = stages("tree", {"stays": STAYS[["year"]]})
+    assert none == {}
+
+
+def test_linked_rows_without_an_index_are_left_out():
+    years = STAYS["year"].where(STAYS["state"] > 1)
+    _, found = stages("tree", some(stays=STAYS.assign(year=years)))
+    _, without = stages("tree", some(stays=STAYS[years.notna()]))
+    for place, own in found.items():
+        for j, codes in own.codes.items():
+            assert_array_equal(codes, without[place].codes[j])
+
+
 def test_weights_of_persons_hold_for_their_rows():
     layout, equal = stages("tree", PUBLIC["tree"])
     persons = PUBLIC["tree"]["persons"]
@@ -397,11 +425,81 @@ def test_weights_of_persons_hold_for_their_rows():
         assert own[0].weights.sum() == pytest.approx(1)
         sums = np.bincount(own[1].parent, own[1].weights, minlength=200)
         has_rows = sums > 0
-        np.testing.assert_allclose(sums[has_rows], own[0].weights[has_rows])
+        assert_allclose(sums[has_rows], own[0].weights[has_rows])
     is_heavy = found[0].codes[born] == 3
     ratios = found[0].weights / equal[0].weights
-    np.testing.assert_allclose(ratios[is_heavy] / ratios[~is_heavy].mean(), 4)
+    assert_allclose(ratios[is_heavy] / ratios[~is_heavy].mean(), 4)
     assert found[0].size < equal[0].size
+
+
+def released_of(monkeypatch, kind, epsilon):
+    """Return the measurements of a fit to the public tables themselves."""
+    kept, learn = [], RelationalSampler._learn
+
+    def keep(self, plan, released, seed):
+        kept.append(released)
+        learn(self, plan, released, seed)
+
+    monkeypatch.setattr(RelationalSampler, "_learn", keep)
+    make(kind, epsilon, public=PUBLIC[kind]).fit(PUBLIC[kind])
+    return kept[0]
+
+
+@kinds
+def test_public_dependence_is_that_of_private_persons_with_the_same_rows(monkeypatch, kind):
+    """Also of a row with the row before, and with the person."""
+    residuals, ridges = [], _person_prior.change_ridges
+
+    def watch(residual, noise, n_records):
+        residuals.append(residual)
+        return ridges(residual, noise, n_records)
+
+    monkeypatch.setattr(_person_prior, "tilted_weights", lambda codes, own, *args: own)
+    monkeypatch.setattr(_person_prior, "change_ridges", watch)
+    released = released_of(monkeypatch, kind, np.inf)
+    records, _ = make(kind)._read(PUBLIC[kind], seed=None)
+    records.use_blocks(released.count_maps(), released.ratios)
+    prior, tables = released.prior, released.measured.tables
+    prior._reliable[:] = 1
+    marginals = [Marginal(one.columns, one.groups) for one in tables if one.pattern is None]
+    for marginal, counts in zip(marginals, records.marginal_counts(marginals), strict=True):
+        shares = counts / counts.sum()
+        exact = shares - np.outer(shares.sum(axis=1), shares.sum(axis=0))
+        assert_allclose(prior.dependence(marginal), exact, atol=1e-4)
+    memories = {*released.layout.stages[1].memories.values()}
+    assert any(memories & {*marginal.columns} for marginal in marginals)
+    # What is copied explains changes from row to row.
+    parts = zip(tables, released.measured.expected, strict=True)
+    changes = [one.shares - mean for one, mean in parts if one.pattern is not None]
+    found = residuals[-len(changes) :]
+    assert sum(np.abs(r).sum() for r in found) < 0.9 * sum(np.abs(r).sum() for r in changes)
+
+
+@kinds
+def test_rows_have_the_weights_of_their_persons_after_these_are_tilted(monkeypatch, kind):
+    def tilt(codes, own, *args):
+        tilted = own * np.arange(1, len(own) + 1)
+        return tilted / tilted.sum()
+
+    monkeypatch.setattr(_person_prior, "tilted_weights", tilt)
+    released = released_of(monkeypatch, kind, 8.0)
+    prior, own = released.prior, released.layout.stages[1]
+    persons, parent = prior._weights[0], prior._parents[1]
+    sums = np.bincount(parent, prior._weights[1], minlength=len(persons))
+    assert_allclose(sums[sums > 0], persons[sums > 0])
+    assert persons[-1] > 10 * persons[0]
+    # In place of the value in the row before, that value is copied.
+    source, memory = next(iter(own.memories.items()))
+    assert prior.copied((memory, own.count)) == (source, own.count)
+
+
+def test_a_row_beyond_those_of_the_public_person_copies_nothing():
+    # Persons of two rows, of none and of one.
+    rows = PublicStageRows((0,), np.array([[5], [6], [7]]), np.zeros(0), np.array([0, 2, 2, 3]))
+    above, turns = np.array([0, 0, 0, 1, 2, 2, -1]), np.array([0, 1, 2, 0, 0, 1, 0])
+    found = rows.draw(turns, above, np.random.default_rng())
+    assert found.tolist() == [0, 1, -1, -1, 2, -1, -1]
+    assert rows.block(0, found, 9).tolist() == [5, 6, 9, 9, 7, 9, 9]
 
 
 # ---- what is learned ----
@@ -450,7 +548,7 @@ def test_many_private_records_overrule_wrong_public_tables(kind):
     options = {"population_size": 2000, "max_iter": 15}
     sampler = make(kind, np.inf, public=shuffled(PUBLIC[kind]), **options).fit(private)
     found = correlations(kind, sampler.sample(2000, random_state=0))
-    np.testing.assert_allclose(found[:2], correlations(kind, private)[:2], atol=0.2)
+    assert_allclose(found[:2], correlations(kind, private)[:2], atol=0.2)
 
 
 def test_without_public_tables_nothing_is_told():
@@ -509,6 +607,21 @@ def test_public_tables_of_any_kind(name, epsilon, tmp_path):
     assert loaded.public is None
 
 
+def test_keys_of_public_tables_that_do_not_agree_are_named():
+    with pytest.warns(
+        UnusedPublicTableWarning, match="'stays': 378 of 378 public rows belong to no public"
+    ):
+        stages("tree", ODD["no stays of them"])
+    half = STAYS.assign(id=STAYS["id"].where(np.arange(len(STAYS)) % 2 == 0, -1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for own in (STAYS, half):
+            stages("tree", {"persons": PERSONS, "stays": own})
+    texts = STAYS.assign(id="p" + STAYS["id"].astype(str))
+    with pytest.raises(PublicError, match="The public tables cannot be linked by keys: Table 'st"):
+        stages("tree", some(stays=texts))
+
+
 @pytest.mark.parametrize("public", public_of("panel"), ids=range(5))
 def test_panels_beside_public_ones_of_any_kind(public):
     rules = [Implication({"state": 3}, {"sex": "f"})]
@@ -527,6 +640,9 @@ def test_the_most_rows_are_those_of_evenly_spaced_persons(monkeypatch):
     assert found[0].weights.sum() == pytest.approx(1)
     sampler = make(public=PUBLIC["tree"], **FEW).fit(tree())
     assert len(sampler.distribution_.public[0].codes) == len(found[0].weights)
+    # Some of all persons of a table that is sorted.
+    layout, found = stages("tree", some(persons=PERSONS.sort_values("born")))
+    assert {0, 1, 2, 3} <= {*found[0].codes[layout.stages[0].columns[1]]}
 
 
 def test_certified_noise(monkeypatch):
