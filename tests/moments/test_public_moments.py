@@ -397,6 +397,19 @@ def test_means_of_features_that_public_records_lack_are_kept(n_classes, seed):
     assert_allclose(found[:, known], shrunk_means(means[:, known], spreads, of_known), atol=1e-12)
 
 
+def test_moments_of_public_records_are_those_of_points_of_the_ball_and_of_known_cells():
+    X = np.array([[30.0, 0.0, 0.0], [0.0, 1.0, np.nan], [-30.0, 0.0, 2.0], [0.0, -1.0, np.nan]])
+    codes, weights = np.array([0, 1, 0, 1]), np.ones(4)
+    found = _moments_of_known(X, codes, 2, weights, Ball(6.0, n_features=3))
+    inside = X * [[0.2], [1], [6 / math.hypot(30, 2)], [1]]
+    assert_allclose(found.means[:, :2], [inside[::2, :2].mean(axis=0), [0, 0]], atol=1e-12)
+    assert_array_equal(found.known, [True, True, False])
+    # A class lacks the last feature, of which only the mean variance is then told.
+    assert_array_equal(found.covariance[2, :2], 0)
+    assert_array_equal(found.covariance[:2, 2], 0)
+    assert found.covariance[2, 2] == pytest.approx(found.covariance.diagonal()[:2].mean())
+
+
 def test_labels_of_a_table_are_a_column_that_the_schema_lacks(monkeypatch):
     monkeypatch.setattr(MomentSampler, "_reserve", None)
     rows = PEOPLE.iloc[:27]

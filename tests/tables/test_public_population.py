@@ -22,7 +22,7 @@ from sklearn_dpgen.preprocessing._public_table import PublicRows
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import LocalTableSampler, _local_table_sampler
 from sklearn_dpgen.tables._answer_fit import answer_batches, log_likelihoods
-from sklearn_dpgen.tables._public_population import agreed, completed, tilted
+from sklearn_dpgen.tables._public_population import _posterior, agreed, completed, tilted
 
 SIZES = [3, 4, 2]
 SCHEMA = Schema({name: Categorical(range(4)) for name in "abc"})
@@ -121,6 +121,18 @@ def test_tilted_rows_have_the_given_means(seed):
     # Ratios of odds between rows are kept.
     odds, before = found[:, 0] / found[:, 1], P[:, 0] / P[:, 1]
     assert_allclose(odds / odds[0], before / before[0], rtol=1e-6)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_shares_are_a_compromise_of_answers_and_public_rows(seed):
+    answered, public = np.random.default_rng(seed).dirichlet(np.full(4, 5.0), size=2)
+    # Certain answers overrule few rows, and many rows of the same shares answers that are noise.
+    assert_allclose(_posterior(answered, np.full(4, 1e-12), public, 100), answered, atol=1e-4)
+    assert_allclose(_posterior(answered, np.full(4, 1e6), public, 1e6), public, atol=1e-3)
+    between = _posterior(answered, np.full(4, 1e-3), public, 1000)
+    assert between.sum() == pytest.approx(1)
+    assert np.abs(between - public).sum() <= np.abs(answered - public).sum() + 1e-9
 
 
 # The estimator.

@@ -23,7 +23,7 @@ from sampler_tables import Constant
 
 from sklearn_dpgen.tables import _releases
 from sklearn_dpgen.tables._marginals import Marginal, marginal_counts
-from sklearn_dpgen.tables._privacy_plan import MarginalsPlan, Round, plan_rounds
+from sklearn_dpgen.tables._privacy_plan import MarginalsPlan, Round, affordable_cells, plan_rounds
 from sklearn_dpgen.tables._releases import Measurements, measure_rounds, scores
 
 TABLES = whole(*PAIRS)
@@ -286,6 +286,24 @@ def test_what_noise_would_drown_is_not_measured(name):
         sizes.append(len(set(columns_of(measured))))
     assert sizes == sorted(sizes)
     assert sizes[-1] == 9
+
+
+def test_repeated_marginals_have_the_groups_that_their_rounds_afford_together():
+    rounds = Round(PAIRS[:4], 0.02), Round(PAIRS[4:6], 0.9), Round(PAIRS[6:], 0.02)
+    _, plan, measured, _, _ = rounds_of(rounds, n=4000, epsilon=1.0)
+    assert columns_of(measured) == [*PAIRS[:6], *PAIRS[:4]]
+    first, other, last = plan.mechanism.noise_scales[1:]
+
+    def shapes(pairs, scale):
+        n_cells = affordable_cells(4000, scale * np.sqrt(len(pairs)))
+        return [measured.blocks.marginal(columns, n_cells).shape for columns in pairs]
+
+    found = [table.shares.shape for table in measured.tables]
+    together = shapes(PAIRS[:4], (first**-2 + last**-2) ** -0.5)
+    assert found == [*together, *shapes(PAIRS[4:6], other), *together]
+    # Negative twins: the groups that the first round affords alone, and those of all rounds.
+    assert together != shapes(PAIRS[:4], first)
+    assert together != shapes(PAIRS[:4], (first**-2 + other**-2 + last**-2) ** -0.5)
 
 
 @pytest.mark.parametrize("n", [4050, 4150, 4250, 4350, 5000])
