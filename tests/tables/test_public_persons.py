@@ -493,6 +493,31 @@ def test_rows_have_the_weights_of_their_persons_after_these_are_tilted(monkeypat
     assert prior.copied((memory, own.count)) == (source, own.count)
 
 
+@kinds
+def test_pairs_are_expected_and_chosen_by_what_is_copied(monkeypatch, kind):
+    released = released_of(monkeypatch, kind, np.inf)
+    prior, pairs = released.prior, [*released._pairs]
+    first, *_ = order = released.strongest(pairs, np.ones(len(pairs)), len(pairs))
+    assert sorted(order) == sorted(pairs)
+    marginals = [released._pairs[pair][2] for pair in pairs]
+    copied = [prior.expected(marginal) for marginal in marginals]
+    assert max(np.abs(part).max() for part in copied) > 0.01
+    for pair, marginal, part in zip(pairs, marginals, copied, strict=True):
+        n = released._total(pair)
+        (expected,) = released.expected([marginal])
+        (apart,) = released.measured.independent([marginal], n)
+        assert_allclose(expected - apart, n * part, atol=1e-9)
+    # A pair of which copies explain all dependence is not the first choice.
+    shares, _, explained = released._pairs[first]
+    dependence = shares - np.outer(shares.sum(axis=1), shares.sum(axis=0)) / shares.sum()
+
+    def expected(marginal):
+        return dependence if marginal is explained else np.zeros(marginal.shape)
+
+    monkeypatch.setattr(prior, "expected", expected)
+    assert released.strongest(pairs, np.ones(len(pairs)), 1) != [first]
+
+
 def test_a_row_beyond_those_of_the_public_person_copies_nothing():
     # Persons of two rows, of none and of one.
     rows = PublicStageRows((0,), np.array([[5], [6], [7]]), np.zeros(0), np.array([0, 2, 2, 3]))
