@@ -397,7 +397,7 @@ def test_marginals_that_are_released_twice_count_as_one():
     counts, scale = counts + (400 * first + 800 * second) / 5, 200 / np.sqrt(1.25)
     once.add(marginal, counts, scale, once.independent([marginal])[0])
     for measured, places in ((twice, [0, 1]), (once, [0])):
-        shares, noise = _public_prior._combined(measured, places)
+        shares, noise = measured.combined(places)
         assert_allclose(shares, counts / len(private))
         assert noise == pytest.approx(scale / len(private))
     priors = [prior_of(public, measured) for measured in (twice, once)]
@@ -416,7 +416,7 @@ def test_a_marginal_without_noise_is_exact():
     measured = measured_of(dependent())
     for scale, counts in ((3.0, np.ones((3, 2))), (0.0, np.full((3, 2), 20_000 / 6))):
         measured.add(marginal, counts, scale, measured.independent([marginal])[0])
-    shares, noise = _public_prior._combined(measured, [0, 1])
+    shares, noise = measured.combined([0, 1])
     assert noise == 0
     assert_allclose(shares, 1 / 6)
 
