@@ -328,6 +328,8 @@ class Measurements:
         self._shares = [own.shares for own in cells]
         self._variances = [own.variances for own in cells]
         self.marginals, self.tables, self.expected, self.totals = [], [], [], []
+        # The places of each distinct marginal in these lists.
+        self._places: dict[tuple, list[int]] = {}
 
     def shares(self, column):
         """Return estimates of the shares of the categories of a column, from all releases."""
@@ -387,7 +389,9 @@ class Measurements:
         self.totals.append(n_records)
         self.tables.append(NoisyTable(marginal.columns, marginal.groups, shares, 0.0))
         # All releases of a marginal have one term each, with an equal part of the logit.
-        places = next(places for places in self.distinct() if len(self.tables) - 1 in places)
+        key = (marginal.columns, *(cells.tobytes() for cells in marginal.groups))
+        places = self._places.setdefault(key, [])
+        places.append(len(self.tables) - 1)
         mean, spread = self.combined(places)
         residuals = cosines(mean - self.expected[places[0]])
         ridges = _ridges(residuals, self.blocks.frequencies(marginal), spread)
@@ -401,12 +405,7 @@ class Measurements:
 
     def distinct(self):
         """Return the places of each distinct marginal, which may be released several times."""
-        places: dict[tuple, list[int]] = {}
-        for i, table in enumerate(self.tables):
-            if table.pattern is None:
-                key = (table.columns, *(groups.tobytes() for groups in table.groups))
-                places.setdefault(key, []).append(i)
-        return list(places.values())
+        return list(self._places.values())
 
     def combined(self, places):
         """Return the shares of a marginal that is released several times, and their noise."""
