@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.tables._marginals import MAX_COLUMNS
 
 __all__ = ["JointCoder", "JointCounts", "cover_tables"]
 
@@ -141,14 +142,14 @@ _JOINT_CELLS, _EXTRA_CELLS = 1 << 13, 1 << 22
 
 
 class JointCounts:
-    """Exact counts of records in the cells of one- to three-way marginals.
+    """Exact counts of records in the cells of one- to seven-way marginals.
 
     Parameters
     ----------
     sizes : sequence of int
         The number of categories of each column, at least 1.
     tables : sequence of tuple of int
-        The columns of each table: one to three distinct ones, ascending.
+        The columns of each table: one to seven distinct ones, ascending.
     n_rows : int or None, default=None
         Approximate number of records; None for many. It changes the speed, not the counts.
 
@@ -276,7 +277,7 @@ def cover_tables(sizes, tables):
     sizes : tuple of int
         The number of categories of each column.
     tables : tuple of tuple of int
-        One to three distinct columns each, ascending.
+        One to seven distinct columns each, ascending.
 
     Returns
     -------
@@ -290,6 +291,7 @@ def cover_tables(sizes, tables):
     column that completes the most tables per bit of the code, up to a number of cells.
     """
     n_cells = {table: math.prod(sizes[j] for j in table) for table in tables}
+    lengths = sorted({len(table) for table in tables})
     digits = [max(1, (size - 1).bit_length()) for size in sizes]
     room, holders = _EXTRA_CELLS, {}
     # The unassigned tables of each column.
@@ -315,7 +317,7 @@ def cover_tables(sizes, tables):
                 following = [max(fits, key=lambda j: (gains[j] / digits[j], -j))]
         room -= cells - n_cells[table]
         block = tuple(sorted(columns))
-        for held in (t for k in (1, 2, 3) for t in combinations(block, k)):
+        for held in (t for k in lengths for t in combinations(block, k)):
             if held in n_cells and held not in holders:
                 holders[held] = block
                 for j in held:
@@ -329,9 +331,9 @@ def _check_tables(sizes, tables):
         raise PublicValueError("sizes must be at least 1.")
     for table in tables:
         is_known = all(0 <= j < len(sizes) for j in table)
-        if not is_known or not 1 <= len(table) <= 3 or list(table) != sorted({*table}):
+        if not is_known or not 1 <= len(table) <= MAX_COLUMNS or list(table) != sorted({*table}):
             raise PublicValueError(
-                f"tables must hold one to three distinct columns, ascending, got {table}."
+                f"tables must hold one to seven distinct columns, ascending, got {table}."
             )
 
 

@@ -20,7 +20,7 @@ from sklearn_dpgen.tables._marginals import group_sums, marginal_counts
 from sklearn_dpgen.tables._table_rules import barred_term, possible_cells
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 
-__all__ = ["ChainFit", "CopiedColumn", "NoisyTable", "fit_conditional"]
+__all__ = ["ChainFit", "CopiedColumn", "NoisyTable", "cosine_basis", "fit_conditional"]
 
 # The least share of a block, so that logits are finite.
 _FLOOR = 1e-6
@@ -28,6 +28,8 @@ _FLOOR = 1e-6
 _LEAST_SPREAD = 1e-4
 # Smaller relative gains are rounding errors in single precision, on which a line search fails.
 _ROUNDING = 1.5e-8
+# The least squared difference of sums that is divided by.
+_LEAST_SHIFT = 1e-30
 # Alternating corrections of row and column sums of a table with structural zeros.
 _SWEEPS = 20
 
@@ -49,12 +51,14 @@ class NoisyTable:
     pattern : ndarray of int of shape (n_first, n_second) or None, default=None
         For a table of a function of two columns: the cell of each pair of their groups. ``shares``
         then has one axis.
+    noise : float, default=0.0
+        Standard deviation of the noise of a share.
     """
 
-    def __init__(self, columns, groups, shares, ridges, possible=None, pattern=None):
+    def __init__(self, columns, groups, shares, ridges, possible=None, pattern=None, *, noise=0.0):
         self.columns, self.groups, self.shares = columns, groups, shares
         self.ridges = np.broadcast_to(ridges, shares.shape)
-        self.possible, self.pattern = possible, pattern
+        self.possible, self.pattern, self.noise = possible, pattern, noise
 
     def with_last(self, column):
         """Return the table with the axis of ``column`` moved last."""
@@ -67,20 +71,19 @@ class NoisyTable:
         order = [i for i in range(len(self.columns)) if i != axis] + [axis]
         columns = tuple(self.columns[i] for i in order)
         groups = tuple(self.groups[i] for i in order)
-        return NoisyTable(
-            columns, groups, self.shares.transpose(order), self.ridges.transpose(order)
-        )
+        shares, ridges = self.shares.transpose(order), self.ridges.transpose(order)
+        return NoisyTable(columns, groups, shares, ridges, noise=self.noise)
 
 
 def cosines(table):
     """Return the coefficients of a table in the orthonormal cosine basis of each axis."""
     for axis, size in enumerate(table.shape):
-        table = np.moveaxis(np.tensordot(_cosines(size), table, axes=(0, axis)), 0, axis)
+        table = np.moveaxis(np.tensordot(cosine_basis(size), table, axes=(0, axis)), 0, axis)
     return table
 
 
 @cache
-def _cosines(size):
+def cosine_basis(size):
     """Return the cosines of a number of groups, a column each, from the constant on."""
     return dct(np.eye(size), axis=0, norm="ortho").T
 
@@ -218,14 +221,14 @@ class _Problem:
             sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
             shares = table.shares.reshape(n_before, size)
             if table.possible is None:
-                shares = _with_sums(shares, rows, sums)
+                shares = _with_sums(shares, rows, sums, table.noise)
             else:
                 possible = table.possible.reshape(n_before, size)
                 shares = _with_sums_inside(shares, rows, sums, possible)
             self._targets.append(as_tensor(shares, device=device))
             ridges = table.ridges.reshape(n_before, size)
             self._ridges.append(as_tensor(ridges, device=device))
-            bases = reduce(np.kron, map(_cosines, before)), _cosines(size)
+            bases = reduce(np.kron, map(cosine_basis, before)), cosine_basis(size)
             self._bases.append(tuple(as_tensor(basis, device=device) for basis in bases))
             scale = 1 / np.sqrt(1 / table.shares.size + ridges)
             self._scales.append(as_tensor(scale, device=device))
@@ -250,7 +253,7 @@ class _Problem:
         self._patterns.append(torch.from_numpy(table.pattern.ravel()).to(device))
         self._targets.append(as_tensor(table.shares, device=device))
         self._ridges.append(as_tensor(table.ridges, device=device))
-        self._bases.append((as_tensor(_cosines(n_cells), device=device),))
+        self._bases.append((as_tensor(cosine_basis(n_cells), device=device),))
         self._scales.append(as_tensor(1 / np.sqrt(1 / n_cells + table.ridges), device=device))
         self._groups.append(
             None
@@ -349,10 +352,25 @@ def _expanded(coefficients, bases):
     return rows @ coefficients @ columns.T
 
 
-def _with_sums(shares, rows, columns):
-    """Return the nearest table in l2 norm with the given row and column sums."""
-    shares = shares + ((rows - shares.sum(axis=1)) / shares.shape[1])[:, None]
-    return shares + (columns - shares.sum(axis=0)) / shares.shape[0]
+def _with_sums(shares, rows, columns, noise):
+    """Return a table with the given row and column sums, and nearly the same dependence.
+
+    A difference of the sums is spread over a row evenly as far as noise explains it, which removes
+    most noise, and in proportion to the columns as far as it does not: if a combination of earlier
+    columns is more frequent in the rows of a fit than in the table, a rare value stays rare.
+    """
+    by_row, by_column = rows - shares.sum(axis=1), columns - shares.sum(axis=0)
+    across = _spread(by_row, columns / columns.sum(), noise)
+    down = _spread(by_column, rows / rows.sum(), noise)
+    shift = np.outer(by_row, across) + np.outer(down, by_column)
+    return shares + shift - by_row.sum() * np.outer(down, across)
+
+
+def _spread(differences, shares, noise):
+    """Return over which parts of a line the difference of its sum is spread."""
+    explained = len(differences) * len(shares) * noise**2
+    even = min(explained / max((differences**2).sum(), _LEAST_SHIFT), 1.0)
+    return even / len(shares) + (1 - even) * shares
 
 
 def _with_sums_inside(shares, rows, columns, possible):
@@ -539,7 +557,7 @@ class ChainFit:
             )
             if fixed:
                 tables = [
-                    NoisyTable(t.columns, t.groups, t.shares, t.ridges, possible)
+                    NoisyTable(t.columns, t.groups, t.shares, t.ridges, possible, noise=t.noise)
                     for t in tables
                     for possible in [possible_cells(t.columns, t.groups, fixed)]
                 ]

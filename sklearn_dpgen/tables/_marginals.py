@@ -15,6 +15,7 @@ from sklearn_dpgen.utils._validation import Real
 
 __all__ = [
     "MAX_BLOCKS",
+    "MAX_COLUMNS",
     "ColumnBlocks",
     "Marginal",
     "all_pairs",
@@ -30,6 +31,8 @@ __all__ = [
 
 # The most blocks of a column; two-way marginals do not resolve more.
 MAX_BLOCKS = 96
+# The most columns of a marginal.
+MAX_COLUMNS = 7
 
 
 def group_categories(shares, n_groups, *, is_ordered, edge=0):
@@ -134,7 +137,7 @@ def balanced_shape(sizes, n_cells):
 _BLOCK = 1 << 16
 # The most bytes of counts and population.
 _MEMORY = 1 << 30
-# The least weight: squares of products of three weights must not underflow or overflow.
+# The least weight: squares of products of seven weights must not underflow or overflow.
 _LIGHTEST = 1e-6
 # Tolerance of bin edges on the unit scale.
 _ROUNDING = 1e-9
@@ -256,7 +259,7 @@ def _zero_edge(column):
 
 
 def expand_marginals(marginals, names, constants=()):
-    """Return the column indices of the listed marginals of two or three columns.
+    """Return the column indices of the listed marginals of two and more columns.
 
     Parameters
     ----------
@@ -274,7 +277,7 @@ def expand_marginals(marginals, names, constants=()):
     Raises
     ------
     ValueError
-        Duplicate marginals, unknown columns, or other than one to three distinct columns; "pairs"
+        Duplicate marginals, unknown columns, or other than one to seven distinct columns; "pairs"
         with a single column.
     """
     if isinstance(marginals, str):
@@ -285,9 +288,9 @@ def expand_marginals(marginals, names, constants=()):
         return marginals
     wanted = {}
     for columns in marginals:
-        if not isinstance(columns, tuple) or not 1 <= len(columns) <= 3:
+        if not isinstance(columns, tuple) or not 1 <= len(columns) <= MAX_COLUMNS:
             raise PublicValueError(
-                f"marginals must hold tuples of one to three columns, got {columns!r}."
+                f"marginals must hold tuples of one to seven columns, got {columns!r}."
             )
         unknown = [name for name in columns if name not in names]
         if unknown:
@@ -350,9 +353,9 @@ def marginal_weight(names, workload):
     given = {}
     for key, weight in (workload or {}).items():
         columns = frozenset(key if isinstance(key, tuple) else [key])
-        if not columns <= {*names} or not 1 <= len(columns) <= 3:
+        if not columns <= {*names} or not 1 <= len(columns) <= MAX_COLUMNS:
             raise PublicValueError(
-                f"workload must name one to three columns of the schema, got {key!r}."
+                f"workload must name one to seven columns of the schema, got {key!r}."
             )
         columns = frozenset(names.index(name) for name in columns)
         if columns in given:
@@ -406,7 +409,7 @@ def marginal_counts(codes, marginals):
     codes : sequence of ndarray of int of shape (n,)
         The block of each record in each of the p columns, from 0.
     marginals : sequence of Marginal
-        Marginals of one to three distinct columns.
+        Marginals of one to seven distinct columns.
 
     Returns
     -------
@@ -418,7 +421,7 @@ def marginal_counts(codes, marginals):
     Raises
     ------
     ValueError
-        Codes that are not blocks of their column, or marginals of other than one to three distinct
+        Codes that are not blocks of their column, or marginals of other than one to seven distinct
         columns.
 
     Notes
@@ -428,8 +431,8 @@ def marginal_counts(codes, marginals):
     """
     n_blocks: dict = {}
     for marginal in marginals:
-        if not 1 <= len({*marginal.columns}) == len(marginal.columns) <= 3:
-            raise PublicValueError("marginals must have one to three distinct columns.")
+        if not 1 <= len({*marginal.columns}) == len(marginal.columns) <= MAX_COLUMNS:
+            raise PublicValueError("marginals must have one to seven distinct columns.")
         for column, groups in zip(marginal.columns, marginal.groups, strict=True):
             n_blocks[column] = min(len(groups), n_blocks.get(column, len(groups)))
     for column, size in n_blocks.items():

@@ -595,9 +595,9 @@ class PersonFit:
             column_factors = np.clip(columns / np.maximum(sums, 1e-9), *_FACTORS)
         shares = shares * row_factors[:, None] * column_factors
         possible = possible_cells(table.columns, table.groups, fixed) if fixed else None
-        return NoisyTable(
-            table.columns, table.groups, shares.reshape(table.shares.shape), table.ridges, possible
-        )
+        shares = shares.reshape(table.shares.shape)
+        groups, noise = table.groups, table.noise
+        return NoisyTable(table.columns, groups, shares, table.ridges, possible, noise=noise)
 
     def _with_first_rows(self, table, codes):
         """Scale changes or ratios to the rows of a fit: some have no row before, or no rows."""

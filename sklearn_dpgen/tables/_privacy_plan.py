@@ -12,24 +12,29 @@ import numpy as np
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
 from sklearn_dpgen.exceptions import NoisyCountsWarning
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
+from sklearn_dpgen.tables._marginals import MAX_COLUMNS
 from sklearn_dpgen.utils._validation import warn_user
 
 __all__ = [
-    "CELLS",
     "CHANGED_CELLS",
     "MarginalsPlan",
     "Round",
     "affordable_cells",
-    "affordable_marginals",
+    "affordable_interactions",
+    "affordable_pairs",
+    "are_interactions_few",
     "is_below_noise",
     "plan_rounds",
+    "target_share",
     "warn_of_noise",
 ]
 
 # The wanted signal-to-noise ratio: records of an average cell over their standard deviation.
 _SIGNAL_TO_NOISE = 6.0
-# The least useful number of cells of a two- and of a three-way marginal.
-CELLS = {2: 12.0, 3: 64.0}
+# The least useful number of cells of a two-way marginal, and of one of more columns; the cells of
+# the least marginal of three columns, and how many of these are released where records are few.
+_PAIR_CELLS, _INTERACTION_CELLS = 12.0, 32.0
+_LEAST_CELLS, _FEW = 8.0, 3
 
 
 def affordable_cells(n_records, noise_scale):
@@ -72,6 +77,29 @@ def affordable_marginals(n_records, noise_scale, n_cells):
     return math.floor(min(variance / max(noise_scale, 1e-12) ** 2, 1 << 30))
 
 
+def affordable_pairs(n_records, noise_scale):
+    """Return how many useful two-way marginals can be released as one vector."""
+    return affordable_marginals(n_records, noise_scale, _PAIR_CELLS)
+
+
+def affordable_interactions(n_records, noise_scale):
+    """Return how many useful marginals of three and more columns can be released as one vector.
+
+    Where none of 32 cells is affordable, a few with the least number of cells still are useful:
+    they have two groups of each column, which suffices for a plain interaction. They have half of
+    the budget of their round.
+    """
+    if are_interactions_few(n_records, noise_scale):
+        least = affordable_marginals(n_records, math.sqrt(2) * noise_scale, _LEAST_CELLS)
+        return min(_FEW, least)
+    return affordable_marginals(n_records, noise_scale, _INTERACTION_CELLS)
+
+
+def are_interactions_few(n_records, noise_scale):
+    """Return whether no marginal of three and more columns is affordable in 32 cells."""
+    return not affordable_marginals(n_records, noise_scale, _INTERACTION_CELLS)
+
+
 def is_below_noise(n_records, noise_scale):
     """Return whether a table of two cells has a signal-to-noise ratio below 6, by noise alone."""
     return max(n_records, 1.0) < 2 * _SIGNAL_TO_NOISE * noise_scale
@@ -110,16 +138,19 @@ def warn_of_noise(n_records, column_scale, table_scale, *, epsilon, unit="record
 # The number of cells of a marginal that differ between neighbouring tables.
 CHANGED_CELLS = {"replace_one": 2, "add_or_remove": 1}
 # Shares of the budget: of single columns, with a larger share where not all pairs are affordable or
-# a public table has all columns; of triples, in the remainder; of pairs of targets, at least, in
-# what then remains; and of the selections of a round.
+# a public table has all columns; of marginals of three and more columns, in the remainder; of pairs
+# of targets, at least, in what then remains; and of the selections of a round.
 _SINGLES, _SINGLES_OF_FEW, _SINGLES_OF_PUBLIC = 0.15, 0.25, 0.3
-_TRIPLES, _TRIPLES_OF_TARGETS = 0.1, 0.2
-_TARGETS = 0.3
+_INTERACTIONS, _INTERACTIONS_OF_TARGETS = 0.1, 0.2
+_TARGETS, _TARGETS_IF_RARE = 0.3, 0.9
 _SELECTIONS = 0.15
-# The most pairs without a selection, which is also the most selected pairs, and the most triples.
-_MOST_PAIRS, _MOST_TRIPLES = 200, 40
-# Rounds of selected pairs, and candidate triples.
-_ROUNDS, _CANDIDATES = 3, 4000
+# The most pairs without a selection, which is also the most selected pairs, and the most marginals
+# of three and more columns.
+_MOST_PAIRS, _MOST_INTERACTIONS = 200, 40
+# Rounds of selected pairs, candidate triples, and all candidates if some have more columns.
+_ROUNDS, _TRIPLES, _CANDIDATES = 3, 4000, 1000
+# The most subsets that are enumerated; of more, random ones are drawn.
+_ENUMERATED = 1 << 18
 # The most records over the noise scale of scores with certified noise. A score sums at most two
 # numbers a record with a relative error of at most 45 ulp, which is 3/8 of a step of the grid.
 _EXACT_SCORES = 2**19
@@ -147,11 +178,17 @@ class Round:
     n_selected: int | None = None
     n_chosen: int | None = None
 
+    def is_of(self, targets):
+        """Return whether each candidate is a pair with one of some columns."""
+        return all(len(own) == 2 and targets.intersection(own) for own in self.candidates)
+
     @property
     def kind(self):
-        """Words for the marginals: "pairs", "triples" or "listed tables"."""
-        sizes = tuple({len(columns) for columns in self.candidates})
-        return "pairs" if sizes == (2,) else "triples" if sizes == (3,) else "listed tables"
+        """Words for the marginals: "pairs", "interactions" or "listed tables"."""
+        sizes = {len(columns) for columns in self.candidates}
+        if sizes == {2}:
+            return "pairs"
+        return "interactions" if min(sizes) > 2 else "listed tables"
 
     @property
     def n_tables(self):
@@ -163,14 +200,14 @@ class Round:
 def plan_rounds(
     n_columns, *, marginals, targets, n_records, noise_scale, constants=(), public_share=0.0
 ):
-    """Return the rounds in which two- and three-way marginals are released.
+    """Return the rounds in which marginals of two and more columns are released.
 
     Parameters
     ----------
     n_columns : int
     marginals : "auto", "pairs" or list of tuple of int
-        "auto" plans pairs of targets, then all or selected other pairs, then selected triples, as
-        many as are affordable.
+        "auto" plans pairs of targets, then all or selected other pairs, then selected marginals of
+        three to seven columns, as many as are affordable.
     targets : sequence of int
     n_records : int or None
         The public number of records; None plans for many records.
@@ -196,24 +233,22 @@ def plan_rounds(
     if marginals == "pairs":
         return (Round(pairs, rest),)
 
-    def affordable(share, n_cells):
-        if n_records is None:
-            return 1 << 30
-        return affordable_marginals(n_records, noise_scale / math.sqrt(share), n_cells)
+    def affordable(count, share):
+        return 1 << 30 if n_records is None else count(n_records, noise_scale / math.sqrt(share))
 
-    if affordable(rest, CELLS[2]) < len(pairs):
+    if affordable(affordable_pairs, rest) < len(pairs):
         rest = min(rest, 1 - _SINGLES_OF_FEW)
     wanted = set(targets)
-    triples = _triples(columns, wanted)
-    share = rest * (_TRIPLES_OF_TARGETS if wanted else _TRIPLES)
-    n_triples = min(len(triples), _MOST_TRIPLES, affordable(share, CELLS[3]))
-    is_choice = n_records is None or n_triples < len(triples)
-    n_chosen = n_triples if is_choice else None
-    last = (Round(triples, share, n_chosen),) if n_triples else ()
+    candidates = _interactions(columns, wanted)
+    share = rest * (_INTERACTIONS_OF_TARGETS if wanted else _INTERACTIONS)
+    number = affordable(affordable_interactions, share * (1 - _SELECTIONS))
+    number = min(len(candidates), _MOST_INTERACTIONS, number)
+    is_choice = n_records is None or number < len(candidates)
+    last = (Round(candidates, share, number if is_choice else None),) if number else ()
     rest -= share * bool(last)
     first = tuple(pair for pair in pairs if wanted.intersection(pair))
     others = tuple(pair for pair in pairs if not wanted.intersection(pair))
-    count = min(len(others), max(affordable(rest, CELLS[2]) - len(first), 0))
+    count = min(len(others), max(affordable(affordable_pairs, rest) - len(first), 0))
     if not first:
         count = min(len(others), max(count, len(columns) // 2))
     if not count:
@@ -228,27 +263,53 @@ def plan_rounds(
     return (*given, *chosen, *last)
 
 
-def _triples(columns, targets):
-    """Return the candidate triples: those of targets if there are any, at most 4000 at random."""
-    n_all = math.comb(len(columns), 3)
-    if targets:
-        distinct = {
-            tuple(sorted((target, *pair)))
-            for target in targets
-            for pair in combinations([j for j in columns if j != target], 2)
-        }
-        triples = sorted(distinct)
-    elif n_all <= 10 * _CANDIDATES:
-        triples = list(combinations(columns, 3))
+def target_share(balance):
+    """Return the least share of the budget of pairs for those of the targets.
+
+    Parameters
+    ----------
+    balance : float
+        Gini impurity of a target relative to that of equally frequent values, from 0 to 1.
+
+    Returns
+    -------
+    float
+        The share grows with the rarity of a value, whose cells have few records.
+    """
+    return _TARGETS + (_TARGETS_IF_RARE - _TARGETS) * (1 - balance)
+
+
+def _interactions(columns, targets):
+    """Return the candidate marginals of three and more columns: those of targets if there are any.
+
+    They are all triples, or 4000 of them at random, and marginals of four to seven columns while
+    there are at most 1000: the order for which there is no room has a random part of its marginals.
+    """
+    rng, found = np.random.default_rng(0), []
+    for n_columns in range(3, MAX_COLUMNS + 1):
+        room = _TRIPLES if n_columns == 3 else _CANDIDATES - len(found)
+        if room <= 0:
+            break
+        found += _subsets(columns, targets, n_columns, room, rng)
+    return tuple(found)
+
+
+def _subsets(columns, targets, size, most, rng):
+    """Return the subsets of a size with a target, if there are any; at most a number at random."""
+    if math.comb(len(columns), size) <= _ENUMERATED:
+        every = combinations(columns, size)
+        subsets = [one for one in every if not targets or targets.intersection(one)]
     else:
-        # Sampling avoids the enumeration of all triples.
-        rng = np.random.default_rng(0)
-        drawn = np.sort(rng.choice(columns, size=(2 * _CANDIDATES, 3)), axis=1)
-        triples = sorted({tuple(row) for row in drawn.tolist() if len({*row}) == 3})
-    if len(triples) > _CANDIDATES:
-        chosen = np.random.default_rng(0).choice(len(triples), _CANDIDATES, replace=False)
-        triples = [triples[i] for i in np.sort(chosen)]
-    return tuple(triples)
+        drawn = set()
+        for _ in range(2 * most):
+            own = rng.choice(sorted(targets), min(len(targets), 1), replace=False).tolist()
+            rest = np.setdiff1d(columns, own)
+            own += rng.choice(rest, size - len(own), replace=False).tolist()
+            drawn.add(tuple(sorted(own)))
+        subsets = sorted(drawn)
+    if len(subsets) <= most:
+        return subsets
+    return [subsets[i] for i in np.sort(rng.choice(len(subsets), most, replace=False))]
 
 
 @dataclass(frozen=True)

@@ -233,20 +233,20 @@ class PublicPrior:
             if dependence is not None:
                 variance = noise**2 + 1 / (n_records * shares.size)
                 pairs.append((self.copied(table.columns), residual, dependence, variance))
-            found.append((marginal, shares, residual, dependence, noise, n_records))
+            found.append((marginal, residual, dependence, noise, n_records))
         self.kept = kept_columns(agreements(pairs, self._reliable), self._reliable)
         waves, totals, pooled = [], [], []
         for places, part in zip(distinct, found, strict=True):
-            marginal, shares, residual, dependence, noise, n_records = part
+            marginal, residual, dependence, noise, n_records = part
             if dependence is not None:
                 residual = residual - self.share(marginal.columns) * dependence
             elif not self.is_pooled(marginal.columns):
                 continue
             waves.append((cosines(residual), measured.blocks.frequencies(marginal), noise))
             totals.append(n_records)
-            pooled.append((places, shares))
+            pooled.append(places)
         for term, own in zip(pooled, pooled_ridges(waves, totals), strict=True):
-            measured.set_term(*term, own)
+            measured.set_term(term, own)
 
     def is_pooled(self, columns):
         """Return whether the ridges of a marginal that the public table lacks are pooled."""

@@ -14,7 +14,13 @@ from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnCells, ColumnTree
 from sklearn_dpgen.tables._marginals import group_sums
-from sklearn_dpgen.tables._privacy_plan import CELLS, affordable_cells, affordable_marginals
+from sklearn_dpgen.tables._privacy_plan import (
+    affordable_cells,
+    affordable_interactions,
+    affordable_pairs,
+    are_interactions_few,
+    target_share,
+)
 from sklearn_dpgen.tables._public_columns import public_cells
 from sklearn_dpgen.tables._records import with_bins
 from sklearn_dpgen.utils._validation import Integral
@@ -255,7 +261,7 @@ def measure_columns(
 @saved
 @dataclass(frozen=True)
 class NoisyMarginal:
-    """A released marginal: noisy counts over one to three columns.
+    """A released marginal: noisy counts over one to seven columns.
 
     Attributes
     ----------
@@ -341,6 +347,11 @@ class Measurements:
         """Return estimates of the shares of the blocks of a column."""
         return group_sums(self.shares(column), self.blocks.blocks[column])
 
+    def balance(self, column):
+        """Return the Gini impurity of a column relative to that of equally frequent blocks."""
+        shares = self.block_shares(column)
+        return (1 - (shares**2).sum()) / (1 - 1 / len(shares)) if len(shares) > 1 else 1.0
+
     def block_variances(self, column):
         """Return approximate variances of the shares of the blocks of a column."""
         return group_sums(self._variances[column], self.blocks.blocks[column])
@@ -394,14 +405,25 @@ class Measurements:
         places.append(len(self.tables) - 1)
         mean, spread = self.combined(places)
         residuals = cosines(mean - self.expected[places[0]])
-        ridges = _ridges(residuals, self.blocks.frequencies(marginal), spread)
-        self.set_term(places, mean, ridges + _SAMPLING / n_records)
+        frequencies, information = self.blocks.frequencies(marginal), self.information(marginal)
+        ridges = _ridges(residuals, frequencies, spread, information)
+        self.set_term(places, ridges + _SAMPLING / n_records)
         for axis, (column, cells) in enumerate(zip(marginal.columns, groups, strict=True)):
             if learned is not None and column not in learned:
                 continue
             others = tuple(i for i in range(counts.ndim) if i != axis)
             spread = noise**2 * counts.size / counts.shape[axis]
             self.learn(column, cells, shares.sum(axis=others), spread)
+
+    def information(self, marginal):
+        """Return the information of a record on each cosine coefficient of the logits.
+
+        It is the variance of the cosines under independent columns, which is small for a column
+        with a rare and a frequent value.
+        """
+        own = zip(marginal.columns, marginal.groups, strict=True)
+        axes = [_variances_of_cosines(group_sums(self.block_shares(j), g)) for j, g in own]
+        return reduce(np.multiply.outer, axes)
 
     def distinct(self):
         """Return the places of each distinct marginal, which may be released several times."""
@@ -417,10 +439,11 @@ class Measurements:
         noise = precisions.sum() ** -0.5
         return counts / precisions.sum() / n_records, noise / n_records
 
-    def set_term(self, places, shares, ridges):
-        """Set the shares and ridges of the terms of a marginal."""
+    def set_term(self, places, ridges):
+        """Set the shares, their noise and the ridges of the terms of a marginal."""
+        shares, noise = self.combined(places)
         for i in places:
-            self.tables[i].shares = shares
+            self.tables[i].shares, self.tables[i].noise = shares, noise
             # Each of k equal terms has a k-th of the logit, and so a k-th of the penalty.
             self.tables[i].ridges = len(places) * np.broadcast_to(ridges, shares.shape)
 
@@ -437,13 +460,24 @@ class Measurements:
         self._variances[column] = variances * (1 - gain)[groups]
 
 
-def _ridges(residuals, frequencies, noise):
-    """Return ridges of the cosine coefficients of logits: noise over signal, per cell.
+def _variances_of_cosines(shares):
+    """Return the variance of each cosine over groups; for the constant its mean square."""
+    from sklearn_dpgen.tables._log_linear_fit import cosine_basis
 
-    For a cell of probability p whose logit has prior variance τ², noise of variance s² in its
-    share requires a ridge of s² / (p τ²), and the residual estimates p² τ². Dependence is mostly
-    of low frequency, so the squared residuals are assumed to decrease with the product of
-    frequencies, and are smoothed by isotonic regression.
+    basis = cosine_basis(len(shares))
+    variances = shares @ basis**2 - (shares @ basis) ** 2
+    variances[0] = 1 / len(shares)
+    return variances
+
+
+def _ridges(residuals, frequencies, noise, information):
+    """Return ridges of the cosine coefficients of logits: noise over signal, times information.
+
+    A coefficient of the logits with the information I (per record) moves that of the shares by I
+    times as much. With noise of variance s² and a prior of variance τ², the posterior mode needs
+    the ridge s² / (I τ²), and the residual estimates I² τ². Dependence is mostly of low frequency,
+    so the squared residuals are assumed to decrease with the product of frequencies, and are
+    smoothed by isotonic regression.
     """
     # Coefficients that are constant along all axes but one belong to single columns.
     is_free = reduce(np.add.outer, [np.minimum(turns, 1) for turns in frequencies]) > 1
@@ -457,17 +491,23 @@ def _ridges(residuals, frequencies, noise):
     np.divide(noise**2, signal, out=ratios, where=signal > noise**2 / _MOST)
     ridges = np.full(residuals.shape, ratios.min())
     ridges[is_free] = ratios
-    return np.maximum(ridges, max(total / _STRONGEST, _LEAST)) / residuals.size
+    return np.maximum(ridges, max(total / _STRONGEST, _LEAST)) * information
 
 
 # The most candidates with expected counts, and the most cells with exact counts, in memory.
 _BLOCK, _CELLS = 64, 1 << 24
 
 
-def measure_rounds(count, plan, weight, measured, *, predict, run, noise, public=None):
+# The least part of a round's budget that is worth a release of the pairs of targets.
+_LEAST_REPEATED = 0.05
+
+
+def measure_rounds(count, plan, weight, measured, *, predict, run, noise, targets=(), public=None):
     """Select and release marginals in rounds, and add them to the measurements.
 
-    A round whose marginals are not affordable repeats those of the first round.
+    A round whose marginals are not affordable repeats those of the first round. If the first round
+    has the pairs of targets and a value of a target is rare, rounds of other pairs repeat the
+    marginals of the first round with a part of their budget.
 
     Parameters
     ----------
@@ -482,52 +522,91 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, public
     run : GaussianSequenceRun
         Run of the mechanism of the plan, after its first release.
     noise : NoiseSource
+    targets : collection of int, default=()
     public : PublicPrior or None, default=None
         Learns from each round. Later marginals are then expected as it predicts them.
     """
-    n, first = measured.n_records, ()
-    done: set = set()
+    n, first, done = measured.n_records, None, set()
     _, *noise_scales = plan.mechanism.noise_scales
     rounds = list(zip(plan.rounds, noise_scales, strict=True))
     numbers = [_n_released(n, *own, is_first=own is rounds[0]) for own in rounds]
+    shares = _first_shares(measured, rounds, numbers, targets)
     # The marginals of the first round have groups that all rounds with them afford together.
-    repeated = [
-        scale for scale, number in zip(noise_scales[1:], numbers[1:], strict=True) if not number
-    ]
-    combined = sum(max(scale, _TINY) ** -2.0 for scale in (*noise_scales[:1], *repeated))
-    for (planned, scale), number in zip(rounds, numbers, strict=True):
-        candidates = first
+    combined = sum(
+        share * max(scale, _TINY) ** -2.0 for share, scale in zip(shares, noise_scales, strict=True)
+    )
+    is_repeated = sum(map(bool, shares)) > 1
+    for (planned, scale), number, share in zip(rounds, numbers, shares, strict=True):
+        marginals, weights, is_choice = [], np.empty(0), False
         if number:
             candidates = [columns for columns in planned.candidates if columns not in done]
-        weights = np.array([weight(columns) for columns in candidates])
-        is_choice = 0 < number < len(candidates)
+            weights = np.array([weight(columns) for columns in candidates])
+            is_choice = number < len(candidates)
+            # The noise of one marginal with what the first ones leave of the budget.
+            own = scale / math.sqrt(1 - share) if first else scale
         if is_choice:
-            spread = scale * math.sqrt(number)
+            spread = own * math.sqrt(number)
             n_cells = affordable_cells(n, spread)
             marginals = [measured.blocks.marginal(columns, n_cells) for columns in candidates]
             values = _all_scores(count, marginals, weights / weights.max(), spread, predict)
             chosen = run.select(values, noise, count=number)
             candidates, weights = [candidates[i] for i in chosen], weights[chosen]
-        factors = noise_factors(weights)
-        is_repeated = bool(repeated) and (not first or candidates is first)
-        known = combined**-0.5 if is_repeated else scale
-        marginals = [
-            measured.blocks.marginal(columns, affordable_cells(n, known * factor))
-            for columns, factor in zip(candidates, factors, strict=True)
-        ]
+        if number:
+            factors = noise_factors(weights)
+            known = combined**-0.5 if is_repeated and first is None else own
+            marginals = [
+                measured.blocks.marginal(columns, affordable_cells(n, known * factor))
+                for columns, factor in zip(candidates, factors, strict=True)
+            ]
+            done.update(candidates)
+        if first is None:
+            first = marginals, weights
+        elif share:
+            repeated = first[1] / np.linalg.norm(first[1])
+            rest = weights / max(np.linalg.norm(weights), _TINY)
+            marginals = [*marginals, *first[0]]
+            weights = np.append(math.sqrt(1 - share) * rest, math.sqrt(share) * repeated)
         # What a public table expects of pairs is known without a fit.
-        is_triple = any(len(marginal.columns) == 3 for marginal in marginals)
-        is_predicted = is_choice or (public is not None and is_triple)
+        is_interaction = any(len(marginal.columns) > 2 for marginal in marginals)
+        is_predicted = is_choice or (public is not None and is_interaction)
         expected = predict(marginals) if is_predicted else measured.independent(marginals)
-        tables, _ = release_marginals(
+        tables, factors = release_marginals(
             count(marginals), weights, lambda vector: run.release(vector, noise)
         )
         for released in zip(marginals, tables, scale * factors, expected, strict=True):
             measured.add(*released)
         if public is not None:
             public.relate(measured)
-        done.update(candidates)
-        first = first or candidates
+
+
+def _first_shares(measured, rounds, numbers, targets):
+    """Return the share of each round's budget that the marginals of the first round have.
+
+    It is all of a round without affordable marginals, and half of one that affords few
+    interactions. Rounds of other pairs give the pairs of targets what they lack of their least
+    share of the budget of all pairs.
+    """
+    shares = [float(not number or not i) for i, number in enumerate(numbers)]
+    for i, (planned, scale) in enumerate(rounds):
+        is_later = numbers[i] and i and planned.kind == "interactions"
+        if is_later and are_interactions_few(measured.n_records, scale):
+            shares[i] = 0.5
+    targets = {*targets}
+    others = [
+        i
+        for i, (planned, _) in enumerate(rounds)
+        if numbers[i] and planned.kind == "pairs" and not planned.is_of(targets)
+    ]
+    if not targets or 0 in others or not others:
+        return shares
+    budgets = np.array([max(scale, _TINY) ** -2.0 for _, scale in rounds])
+    given, rest = budgets @ shares, budgets[others].sum()
+    least = target_share(min(measured.balance(column) for column in targets))
+    lacking = min((least * (given + rest) - given) / rest, 1.0)
+    if lacking > _LEAST_REPEATED:
+        for i in others:
+            shares[i] = float(lacking)
+    return shares
 
 
 def _n_released(n_records, planned, noise_scale, *, is_first):
@@ -536,7 +615,8 @@ def _n_released(n_records, planned, noise_scale, *, is_first):
     An unknown number of records may turn out too small for the planned marginals. If half of them
     are affordable, all are released, with fewer cells.
     """
-    n_affordable = affordable_marginals(n_records, noise_scale, CELLS[len(planned.candidates[0])])
+    affordable = affordable_pairs if planned.kind == "pairs" else affordable_interactions
+    n_affordable = affordable(n_records, noise_scale)
     number = len(planned.candidates)
     if planned.n_selected is not None:
         number = min(number, planned.n_selected, max(n_affordable, int(is_first)))

@@ -20,6 +20,7 @@ from sklearn_dpgen.tables._privacy_plan import (
     CHANGED_CELLS,
     MarginalsPlan,
     affordable_cells,
+    are_interactions_few,
     is_below_noise,
     plan_rounds,
     warn_of_noise,
@@ -77,7 +78,7 @@ def release_sizes(trees, rounds, neighbours, *, unit, n_records, noise_scale):
 
 
 _DECLARED = ("target", "workload", "constraints", "max_rows", "public")
-_CELL_NAMES = {"pairs": "cell of a pair", "triples": "cell of a triple"}
+_CELL_NAMES = {"pairs": "cell of a pair", "interactions": "cell of an interaction"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +227,10 @@ class SamplerPlan:
             else:
                 # The selected marginals are not known yet: assume equal weights.
                 weights = np.ones(one.n_tables)
+            n = self.n_records
+            if n is not None and one.kind == "interactions" and are_interactions_few(n, scale):
+                # Half of the budget of the round is for pairs again.
+                scale *= math.sqrt(2)
             yield one.kind, scale * noise_factors(weights)
 
     def warn(self, n_records):

@@ -17,6 +17,7 @@ from sklearn_dpgen.preprocessing._reader import column_of, read_blocks
 from sklearn_dpgen.preprocessing._sources import open_source
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.tables._marginals import MAX_COLUMNS
 from sklearn_dpgen.utils._validation import check_is_fitted
 
 if TYPE_CHECKING:
@@ -389,7 +390,7 @@ class CodeCounter:
 
 
 class TableCounter(CodeCounter):
-    """Exact mergeable counts of records in one- to three-way marginals.
+    """Exact mergeable counts of records in one- to seven-way marginals.
 
     A record adds one, or its weight, to one cell of each table. Counts are integers, so counts of
     disjoint sets of records from several threads, processes or machines can be merged exactly in
@@ -400,7 +401,7 @@ class TableCounter(CodeCounter):
     encoder : TabularEncoder
         Fitted, with bins for all numbers and dates.
     tables : sequence of tuple of str
-        The one to three columns of each table, in the order of its axes.
+        The one to seven columns of each table, in the order of its axes.
     groups : sequence of tuple of ndarray of int or None, default=None
         For each table and each of its columns, the group of each category: its index along the
         axis, from 0. None for no groups.
@@ -445,10 +446,12 @@ class TableCounter(CodeCounter):
         self._columns, self._weights = encoder.columns_, weights
         names = list(self._columns)
         for columns in tables:
-            is_table = isinstance(columns, tuple) and 1 <= len({*columns}) == len(columns) <= 3
+            is_table = (
+                isinstance(columns, tuple) and 1 <= len({*columns}) == len(columns) <= MAX_COLUMNS
+            )
             if not is_table or not {*columns} <= {*names}:
                 raise PublicValueError(
-                    "tables must hold tuples of one to three distinct columns of the encoder, got "
+                    "tables must hold tuples of one to seven distinct columns of the encoder, got "
                     f"{columns!r}."
                 )
         sizes = [column.n_categories for column in self._columns.values()]

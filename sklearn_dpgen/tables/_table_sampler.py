@@ -59,9 +59,9 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     """Maximum-entropy synthesis of tables from noisy low-order marginals.
 
     Counts of single columns are released with Gaussian noise, and determine the bins of numbers
-    and dates. Two- and three-way marginals are then released at the finest resolution the noise
-    supports; if there are too many, they are selected privately. A chain of log-linear conditional
-    distributions, one for each column given earlier ones, is fitted to all releases by
+    and dates. Marginals of two to seven columns are then released at the finest resolution the
+    noise supports; if there are too many, they are selected privately. A chain of log-linear
+    conditional distributions, one for each column given earlier ones, is fitted to all releases by
     post-processing, and synthetic records are drawn from it.
 
     Parameters
@@ -74,12 +74,12 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         The public declaration of the columns.
     target : str, list of str or None, default=None
         Columns to predict from the others. Their pairs are released first, and alone if records
-        are few; all triples contain a target; targets are drawn last.
+        are few; all larger marginals contain a target; targets are drawn last.
     marginals : "auto", "pairs" or list of tuple of str, default="auto"
         Marginals to release besides all single columns. "auto" plans them from the budget and the
         number of records: pairs of the targets, the other pairs or at most 200 privately selected
-        ones, then up to 40 selected triples. "pairs" is all pairs. A list has tuples of one to
-        three columns.
+        ones, then up to 40 selected marginals of three to seven columns. "pairs" is all pairs. A
+        list has tuples of one to seven columns.
     n_bins : "auto", int or mapping, default="auto"
         Bins of numbers and dates. "auto" derives at most 192 bins of a column from its noisy
         counts: wide bins where records are few, and bins of one value for frequent values. Public
@@ -151,7 +151,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     one_way_marginals_ : list of NoisyMarginal
         Released counts of single columns, a marginal for each level of each column.
     marginals_ : list of NoisyMarginal
-        Released two- and three-way marginals, in the order of release.
+        Released marginals of two and more columns, in the order of release.
     law_ : LogLinearChain
         Fitted distribution: the conditional distributions of the columns, in the order in which
         they are drawn.
@@ -207,11 +207,12 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     squares sum to 1 and released as one vector. Its l2 sensitivity is 1 if a record is added or
     removed, and √2 if one is replaced, which changes two cells of each marginal. The budget is
     split in μ², in which Gaussian releases compose additively: 0.15 for single columns, or 0.25 if
-    not all pairs are affordable; of the remainder a fifth for triples of targets, or a tenth for
-    other triples; of what then remains at least 0.3 for pairs of targets; and 0.15 of each round
+    not all pairs are affordable; of the remainder a fifth for larger marginals with targets, or a
+    tenth for others; of what then remains at least 0.3 for pairs of targets; and 0.15 of each round
     with a selection for the selection. The plan depends on public quantities alone. If the number
     of records is not public, its noisy estimate determines the resolution of marginals, and which
-    rounds repeat the marginals of the first round.
+    rounds repeat the marginals of the first round. Where a value of a target is rare by the noisy
+    counts, rounds of other pairs release the pairs of targets again.
 
     With a ``unit``, a row adds a non-negative vector of norm 1 times its weight. The rows of a
     person have total weight k at most, with k = 1 or ``max_rows``, and so add a vector of norm at
@@ -499,6 +500,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
             predict=fit.predict,
             run=run,
             noise=noise,
+            targets=table.targets,
             public=public,
         )
         return encoder, singles, fit, public

@@ -180,12 +180,23 @@ def tell_length_by_groups(monkeypatch):
 
 
 def tell_length_by_rounds(monkeypatch):
-    found, affordable = note_records(monkeypatch), _releases.affordable_marginals
+    found, affordable = note_records(monkeypatch), _releases.affordable_pairs
     monkeypatch.setattr(
         _releases,
-        "affordable_marginals",
+        "affordable_pairs",
         lambda n_records, *args: affordable(found[-1].n_records, *args),
     )
+
+
+def tell_balance(monkeypatch):
+    """Let the weights of the pairs of targets follow from how rare a value truly is."""
+    found = note_records(monkeypatch)
+
+    def leak(self, column):
+        codes = found[-1]._codes[column]
+        return float(codes.mean()) / (1 + int(codes.max()))
+
+    monkeypatch.setattr(Measurements, "balance", leak)
 
 
 def tell_length_by_warnings(monkeypatch):

@@ -18,7 +18,6 @@ from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     TableSampler,
     _privacy_plan,
-    _releases,
 )
 from sklearn_dpgen.tables._records import _Records
 from sklearn_dpgen.utils._random import NoiseSource
@@ -51,13 +50,12 @@ def hasten(monkeypatch):
     """Make each plan once; select at most three pairs and five triples."""
     monkeypatch.setattr(_privacy_plan, "GaussianSequenceMechanism", MECHANISM)
     monkeypatch.setattr(_privacy_plan, "_MOST_PAIRS", 3)
-    monkeypatch.setattr(_privacy_plan, "_MOST_TRIPLES", 5)
+    monkeypatch.setattr(_privacy_plan, "_MOST_INTERACTIONS", 5)
 
 
 def afford(monkeypatch):
     """Let noise leave everything to tell, so that each selection that is paid for is made."""
-    for module in (_privacy_plan, _releases):
-        monkeypatch.setattr(module, "affordable_marginals", lambda *args: 1 << 30)
+    monkeypatch.setattr(_privacy_plan, "affordable_marginals", lambda *args: 1 << 30)
 
 
 def make(epsilon=8.0, **options):

@@ -184,16 +184,28 @@ def test_a_ridge_shrinks_towards_independence():
 
 
 def test_noise_of_sums_is_left_out():
-    """A table is moved to the sums that the rows and the column have."""
+    """A table is moved to the sums that the rows and the column have, evenly as noise would be."""
     codes = rows()
     shares = law(codes)
     marginal = shares.mean(axis=0)
     exact = table(codes, shares, (0,))
     rng = np.random.default_rng(0)
     moved = exact.shares + rng.normal(size=(3, 1)) + rng.normal(size=5)
-    moved = NoisyTable(exact.columns, exact.groups, moved, RIDGE)
+    moved = NoisyTable(exact.columns, exact.groups, moved, RIDGE, noise=10.0)
     found, expected = (probabilities(fit(codes, marginal, [one]), codes) for one in (moved, exact))
     assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("noise", "is_kept"), [(0.0, True), (1.0, False)])
+def test_a_rare_value_stays_rare_among_rows_that_are_too_many(noise, is_kept):
+    """Rows of a fit have a frequent cell where the table, which is exact, has a rare one."""
+    rare = np.array([0.01, 0.99])
+    codes = np.repeat([[0, 0, 0], [1, 0, 0]], [700, 300], axis=0)
+    shares = np.outer([0.1, 0.9], rare)
+    one = NoisyTable((0, 2), (np.arange(2), np.arange(2)), shares, RIDGE, noise=noise)
+    found = probabilities(fit(codes, rare, [one]), codes)[[0, -1], 0]
+    assert_allclose(found @ [0.7, 0.3], 0.01, atol=1e-3)
+    assert (abs(found - 0.01) < 2e-3).all() == is_kept
 
 
 @pytest.mark.parametrize("seed", range(4))

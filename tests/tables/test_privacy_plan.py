@@ -57,7 +57,7 @@ def number(rounds, size):
     st.none() | st.integers(1, 10**6),
     st.floats(0, 1e4),
 )
-def test_rounds_are_of_pairs_then_of_triples(n_columns, targets, n_records, noise_scale):
+def test_rounds_are_of_pairs_then_of_interactions(n_columns, targets, n_records, noise_scale):
     targets = sorted(targets & {*range(n_columns)})
     options = {"targets": targets, "n_records": n_records, "noise_scale": noise_scale}
     rounds = rounds_of(n_columns, **options)
@@ -69,11 +69,13 @@ def test_rounds_are_of_pairs_then_of_triples(n_columns, targets, n_records, nois
     for part in rounds:
         assert len({*part.candidates}) == len(part.candidates)
         assert all(list(c) == sorted({*c}) for c in part.candidates)
-        (size,) = {len(columns) for columns in part.candidates}
+        found = {len(columns) for columns in part.candidates}
+        assert found == {2} or found <= {3, 4, 5, 6, 7}
+        size = min(found)
         sizes.append(size)
         assert max(max(columns) for columns in part.candidates) < n_columns
         assert part.n_selected is None or 1 <= part.n_selected <= len(part.candidates)
-        # Triples are those that tell of a target.
+        # Interactions are those that tell of a target.
         assert not targets or size == 2 or all({*targets} & {*c} for c in part.candidates)
     assert sizes == sorted(sizes)
     if targets and n_columns > 1:
@@ -89,8 +91,11 @@ def test_more_records_pay_for_more_tables(targets):
     grid = np.geomspace(10, 1e7, 60).astype(int)
     plans = [rounds_of(12, targets=targets, n_records=int(n)) for n in grid]
     triples = [number(rounds, 3) for rounds in plans]
-    assert triples == sorted(triples)
     assert triples[0] == 0 < triples[-1]
+    # Of few cells there are three at most, before finer ones are affordable.
+    few = [n for n in triples if n <= 3]
+    assert sorted(few) == few or max(few) == 3
+    assert triples[len(few) :] == sorted(triples[len(few) :])
     for has_triples in (False, True):
         pairs = [number(r, 2) for r in plans if bool(number(r, 3)) == has_triples]
         assert pairs == sorted(pairs)
@@ -111,13 +116,29 @@ def test_pairs_are_selected_where_they_are_many(monkeypatch):
     assert len(chosen[0].candidates) == 15
     # As much of the budget a table.
     assert len({round(part.share / part.n_selected, 12) for part in chosen}) == 1
-    assert len(last.candidates) == 20
+    # Subsets of three to six of six columns.
+    assert len(last.candidates) == 20 + 15 + 6 + 1
     first, *chosen, _ = rounds_of(6, targets=(2,))
     assert (len(first.candidates), len(chosen[0].candidates)) == (5, 10)
 
 
-def test_triples_that_are_many_are_a_public_sample(monkeypatch):
+def test_interactions_of_few_columns_have_up_to_seven():
+    *_, last = rounds_of(9)
+    sizes = np.bincount([len(columns) for columns in last.candidates], minlength=8)
+    assert sizes[3:].tolist() == [math.comb(9, size) for size in range(3, 8)]
+    *_, last = rounds_of(9, targets=(4,))
+    sizes = np.bincount([len(columns) for columns in last.candidates], minlength=8)
+    assert sizes[3:].tolist() == [math.comb(8, size - 1) for size in range(3, 8)]
+    # Of many columns, as many of four as there is room for.
+    *_, last = rounds_of(20, targets=(4,))
+    sizes = np.bincount([len(columns) for columns in last.candidates])
+    assert sizes[3:].tolist() == [math.comb(19, 2), 1000 - math.comb(19, 2)]
+
+
+def test_interactions_that_are_many_are_a_public_sample(monkeypatch):
+    monkeypatch.setattr(_privacy_plan, "_TRIPLES", 300)
     monkeypatch.setattr(_privacy_plan, "_CANDIDATES", 300)
+    monkeypatch.setattr(_privacy_plan, "_ENUMERATED", 3000)
     for targets in ((), (7,)):
         first, second = (rounds_of(40, targets=targets)[-1].candidates for _ in "ab")
         assert first == second
@@ -177,7 +198,7 @@ def test_shares_of_the_budget(name, neighbours):
     assert sum(plan.split.values()) == pytest.approx(1)
     assert plan.split["single columns"] == pytest.approx(expected[0])
     assert plan.split.get("selections", 0.0) == pytest.approx(taken)
-    for kind, size in (("pairs", 2), ("triples", 3)):
+    for kind, size in (("pairs", 2), ("interactions", 3)):
         given = [s for s, r in zip(shares, rounds, strict=True) if len(r.candidates[0]) == size]
         assert plan.split.get(kind, 0.0) == pytest.approx(sum(given))
 

@@ -1,5 +1,6 @@
 """Plans of the samplers of tables: what a fit says, before it; and ledgers that refuse one."""
 
+import math
 import re
 import warnings
 
@@ -105,7 +106,7 @@ def test_the_precision_is_that_of_what_is_released(neighbours, case):
     fit = heard(lambda: sampler.fit(*given))[0]
     # Of nodes of the trees, and of cells: sums have more.
     singles = [np.min(part.noise_scale) for part in fit.one_way_marginals_]
-    kinds = {2: "cell of a pair", 3: "cell of a triple"}
+    kinds = {2: "cell of a pair"} | dict.fromkeys(range(3, 8), "cell of an interaction")
     found = {"cell of one column": singles}
     for part in fit.marginals_:
         name = "cell of a listed table" if "listed" in " ".join(words) else kinds[len(part.columns)]
@@ -119,6 +120,10 @@ def test_the_precision_is_that_of_what_is_released(neighbours, case):
             for text in re.match(r"± ([\d.]+)(?: to ([\d.]+))?", words[name]).groups()
             if text
         ]
+        if name == "cell of an interaction" and neighbours == "add_or_remove":
+            # Of an unknown number of records few may be affordable, with half of the budget.
+            assert 0.94 * ends[0] <= min(scales) <= 1.06 * math.sqrt(2) * ends[0]
+            continue
         assert ends[0] == pytest.approx(min(scales), rel=0.06)
         if all(event.among is None for event in fit.privacy_.events):
             assert ends[-1] == pytest.approx(max(scales), rel=0.06)

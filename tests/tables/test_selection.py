@@ -312,9 +312,14 @@ def test_what_is_planned_for_a_public_number_is_measured(n):
     scale = MarginalsPlan(1.0, 1e-5, "replace_one", ()).noise_scale
     options = {"marginals": "auto", "targets": [0], "n_records": n, "noise_scale": scale}
     rounds = plan_rounds(10, **options)
-    assert [(len(part.candidates), part.n_selected) for part in rounds] == [(9, None), (36, None)]
+    planned = [(len(part.candidates), part.n_selected) for part in rounds[:2]]
+    assert planned == [(9, None), (36, None)]
     measured = run_planned(rounds, n=n, sizes=[2] * 10)
-    assert columns_of(measured) == [*rounds[0].candidates, *rounds[1].candidates]
+    found = columns_of(measured)
+    assert found[:45] == [*rounds[0].candidates, *rounds[1].candidates]
+    # Then interactions, as many as are planned, and pairs again.
+    interactions = [columns for columns in found[45:] if len(columns) > 2]
+    assert len(interactions) == sum(part.n_tables for part in rounds[2:])
 
 
 def test_tables_are_as_fine_as_their_noise_lets_them_be():

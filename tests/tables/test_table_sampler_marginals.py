@@ -196,12 +196,15 @@ def test_a_workload_moves_selections(monkeypatch):
 
 
 def test_few_columns_have_all_their_pairs_measured(monkeypatch):
-    """Then there is nothing to select but triples."""
+    """Then there is nothing to select but interactions, few of which repeat the pairs."""
     monkeypatch.setattr(_privacy_plan, "_MOST_PAIRS", 10)
     for options in ({"epsilon": np.inf}, {"epsilon": 200.0}):
         auto = make(marginals="auto", **options).fit(X)
         pairs = [part for part in auto.marginals_ if len(part.columns) == 2]
-        assert [part.columns for part in pairs] == list(itertools.combinations(NAMES, 2))
+        every = list(itertools.combinations(NAMES, 2))
+        assert [part.columns for part in pairs] == every * (len(pairs) // len(every))
+        assert len(pairs) <= 2 * len(every)
+        pairs = pairs[: len(every)]
         if options["epsilon"] == np.inf:
             for one, two in zip(pairs, make(**options).fit(X).marginals_, strict=True):
                 assert_array_equal(one.counts, two.counts)

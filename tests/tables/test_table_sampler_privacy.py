@@ -20,6 +20,7 @@ from sampler_breaches import (
     read_twice,
     selections_of_one_round,
     selections_without_noise,
+    tell_balance,
     tell_bins,
     tell_counts,
     tell_gaps,
@@ -379,6 +380,7 @@ FEW = {"first": wide(4000), "others": wide(60, seed=5)}
     + [(tell_length_by_the_plan, AUTO | FEW), (tell_length_by_groups, AUTO | FEW)]
     + [
         (tell_length_by_rounds, AUTO | FEW),
+        (tell_balance, TARGET),
         (tell_length_by_warnings, AUTO | FEW | {"epsilon": 1.0}),
     ],
     ids=words,
