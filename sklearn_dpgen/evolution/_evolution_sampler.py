@@ -17,6 +17,7 @@ from sklearn_dpgen.evolution._schedules import (
     check_threshold,
     class_settings,
     first_degrees,
+    threshold_settings,
     warn_of_noise,
 )
 from sklearn_dpgen.evolution._tabular_variation import TabularVariation
@@ -251,17 +252,26 @@ def _settings(sampler, facts, dimension):
             raise PublicValueError(
                 "schedule='theory' needs a domain, because its scales are absolute."
             )
+    budget = sampler.epsilon, sampler._delta(facts.n_samples)
+    n_iter = None if sampler.n_iter == "auto" else sampler.n_iter
     n_samples = [None if sampler.n_samples == "auto" else sampler.n_samples] * len(facts.sizes)
     if sampler.n_samples == "auto" and sampler._voting.variant == "theory":
         n_samples = facts.sizes
+    elif (sampler.n_samples, sampler.schedule, sampler._voting.histogram) == (
+        "auto",
+        "annealed",
+        "laplace_threshold",
+    ):
+        n_iter, n_samples = threshold_settings(
+            facts.sizes, dimension, *budget, n_iter=n_iter, certified=sampler._is_certified
+        )
     return class_settings(
         sampler.schedule,
         facts.sizes,
         dimension,
         facts.domain.diameter(2) if sampler.schedule == "theory" else None,
-        sampler.epsilon,
-        sampler._delta(facts.n_samples),
-        n_iter=None if sampler.n_iter == "auto" else sampler.n_iter,
+        *budget,
+        n_iter=n_iter,
         n_samples=n_samples,
     )
 
@@ -317,9 +327,12 @@ class PrivateEvolutionSampler(VotingSampler):
     n_samples : int or "auto", default="auto"
         Records of a population, of each class. "auto" follows from the size of the class, the
         dimension and the budget; with a "theory" variant it is the size of the class, as printed.
+        If Laplace noise has a threshold of h votes, it is at most n/(3h) for n records, twice as
+        many for one step, so that candidates pass: the mean of votes is h, or h/2.
     n_iter : int or "auto", default="auto"
-        Steps, each a release: the noise grows as their square root. "auto" likewise; at most 10000.
-        Annealing bears few: each further one halves the share of the first.
+        Steps, each a release: the noise grows as their square root, and a threshold as themselves.
+        "auto" likewise; at most 10000. Annealing bears few: each further one halves the share of
+        the first.
     votes : NoisyVotes or None, default=None
         How votes get noise, and what is made of them. Defaults: ``histogram="gaussian"``,
         ``postprocess="simplex"``, ``threshold=0.0``, ``variant="practical"``, ``multiplicity=1``.

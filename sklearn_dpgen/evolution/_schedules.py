@@ -9,6 +9,7 @@ from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.evolution._theory import contraction_rate
 from sklearn_dpgen.evolution._variation_interface import paper_degrees
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.mechanisms import ThresholdedLaplaceMechanism
 from sklearn_dpgen.utils._validation import (
     check_count,
     check_delta,
@@ -23,7 +24,9 @@ __all__ = [
     "class_settings",
     "first_degrees",
     "theory_parameters",
+    "threshold_settings",
     "warn_of_noise",
+    "warn_of_threshold",
     "AnnealedParameters",
     "TheoryParameters",
 ]
@@ -262,6 +265,47 @@ def class_settings(schedule, sizes, dimension, diameter, epsilon, delta, *, n_it
     return settings
 
 
+# Candidates of each record of an annealed population: itself and two variations.
+_CANDIDATES = 3
+# The least population for which a further step is worth the higher threshold.
+_FEWEST = 100
+
+
+def threshold_settings(sizes, dimension, epsilon, delta, *, n_iter=None, certified=False):
+    """Return the annealed settings at which candidates pass the threshold of Laplace noise.
+
+    Parameters
+    ----------
+    sizes : list of int
+        Public or estimated sizes of the classes.
+    dimension : int
+    epsilon, delta : float
+    n_iter : int or None, default=None
+        Steps. None is the number without a threshold, or the largest one below it with populations
+        of at least 100 records, or one.
+    certified : bool, default=False
+        Whether the noise is certified.
+
+    Returns
+    -------
+    n_iter : int
+    n_samples : list of int
+        Populations of the classes, at most those without a threshold. n/(3h) records have 3
+        candidates each, with h votes in the mean, which is the threshold. The candidates of a
+        single step are twice as many: they fill the domain, and are not drawn near the votes.
+    """
+    annealed = [annealed_parameters(size, dimension, epsilon, delta) for size in sizes]
+    most = [setting.n_samples for setting in annealed]
+    for steps in range(annealed[0].n_iter, 0, -1) if n_iter is None else [n_iter]:
+        threshold = ThresholdedLaplaceMechanism(epsilon, delta, steps, certified).threshold
+        n_votes = _CANDIDATES * max(threshold, 1.0) / (2 if steps == 1 else 1)
+        passing = [size / n_votes for size in sizes]
+        if min(passing) >= _FEWEST:
+            break
+    pairs = zip(most, passing, strict=True)
+    return steps, [max(1, min(own, round(n_passing))) for own, n_passing in pairs]
+
+
 def first_degrees(schedule, setting):
     """Return the degrees of the variations of the first candidates."""
     if schedule == "annealed":
@@ -325,3 +369,18 @@ def warn_of_noise(noise_scale, sizes, settings, epsilon):
             UserWarning,
         )
         return
+
+
+# A fit warns if fewer candidates than this can pass the threshold.
+_MOST_PASSING = 6
+
+
+def warn_of_threshold(threshold, sizes):
+    """Warn the caller of ``fit`` if hardly any candidate can pass a threshold on its votes."""
+    if min(sizes) < _MOST_PASSING * threshold:
+        warn_user(
+            f"No candidate with fewer than {threshold:.3g} votes passes the threshold, so at most "
+            f"{math.floor(min(sizes) / threshold)} of all candidates do, with {min(sizes)} "
+            "records. Use histogram='gaussian', a larger epsilon, fewer steps or more records.",
+            UserWarning,
+        )

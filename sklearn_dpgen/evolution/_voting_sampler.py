@@ -15,6 +15,7 @@ from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.engines._tables import engine_columns, is_engine_table
+from sklearn_dpgen.evolution._schedules import warn_of_threshold
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
 from sklearn_dpgen.evolution._weight_projections import (
     project_bounded_lipschitz,
@@ -497,7 +498,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         delta = self._delta(facts.n_samples)
         if math.isfinite(self.epsilon):
             check_delta_size(delta, facts.n_samples)
-        return VotesPlan(
+        plan = VotesPlan(
             epsilon=self.epsilon,
             delta=delta,
             shares=tuple(shares),
@@ -506,6 +507,9 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             n_candidates=n_candidates if self._is_certified else None,
             n_values=n_moments + len(shares) * n_candidates,
         )
+        if plan.histogram == "laplace_threshold":
+            warn_of_threshold(plan.mechanism.threshold, facts.sizes)
+        return plan
 
     def _report(self, plan, facts, **fields):
         """Return the report of a plan."""

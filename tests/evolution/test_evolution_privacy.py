@@ -25,6 +25,9 @@ from sklearn_dpgen.evolution import (
     _voting_sampler,
 )
 
+# Few records have few votes.
+pytestmark = pytest.mark.filterwarnings("ignore:No candidate with fewer than:UserWarning")
+
 # Releases are all that depends on the records.
 
 

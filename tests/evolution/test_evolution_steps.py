@@ -286,6 +286,38 @@ def test_every_option_learns(options):
     assert (made > -0.1).all(axis=1).mean() > 0.85
 
 
+@pytest.mark.filterwarnings("ignore:No candidate kept any votes:UserWarning")
+def test_the_default_population_passes_the_threshold():
+    X, errors, kept = quadrant(1000), {}, {}
+    # 48 records and 3 steps are those without a threshold, of which hardly any candidate passes.
+    for name, options in {"auto": {}, "twin": {"n_samples": 48, "n_iter": 3}}.items():
+        samplers = [
+            learner(
+                "evolution",
+                1.0,
+                votes__histogram="laplace_threshold",
+                random_state=seed,
+                **options,
+            ).fit(X)
+            for seed in range(4)
+        ]
+        errors[name] = np.mean([weighted_w1(sampler, X) for sampler in samplers])
+        kept[name] = np.mean([(sampler.weights_[0] > 0).sum() for sampler in samplers])
+    assert errors["auto"] < 0.15 < 0.25 < errors["twin"]
+    assert kept["auto"] > 10 > kept["twin"]
+
+
+@pytest.mark.parametrize("fit", [False, True])
+def test_a_threshold_that_hardly_any_candidate_passes_is_said_before_the_fit(fit):
+    """ε = 1, δ = 1e-5: h = 25.4 votes, so that six candidates pass from 153 records on."""
+    sampler = learner("evolution", 1.0, votes__histogram="laplace_threshold", delta=1e-5, n_iter=1)
+    call = (lambda n: sampler.fit(quadrant(n))) if fit else sampler.plan
+    with pytest.warns(UserWarning, match="fewer than 25.4 votes .* at most 5 of all") as caught:
+        call(150)
+    assert caught[0].filename == __file__
+    call(160)
+
+
 def test_only_directions_matter_to_the_cosine():
     angles = np.random.default_rng(0).uniform(0.2, 0.6, size=2000)
     X = 0.7 * np.column_stack([np.cos(angles), np.sin(angles)])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.evolution import annealed_parameters, theory_parameters
+from sklearn_dpgen.evolution._schedules import threshold_settings
 
 BUDGETS = [(1000, 2, 2.0, 1.0, 1e-4), (500, 1, 1.0, 1.0, 1e-4), (5000, 5, 3.0, 0.3, 1e-6)]
 
@@ -118,6 +119,25 @@ def test_the_annealed_settings_by_hand():
     line = annealed_parameters(1000, 1, epsilon=1.0, delta=1e-4)
     assert (line.n_samples, line.n_iter) == (18, 2)
     assert line.degrees == pytest.approx([1 / 18, 1 / 36])
+
+
+def test_settings_with_a_threshold_by_hand():
+    """d = 2, ε = 1, δ = 1e-5: h = 1 + 2T ln(2T/δ) for T steps at b = 2T, nearly the noise taken."""
+    # h is 25.41, 52.60 and 80.83 for one, two and three steps. 1000/(3 · 52.60) < 100, and a step
+    # alone has 2 · 1000/(3 · 25.41) = 26.2.
+    assert threshold_settings([1000], 2, 1.0, 1e-5) == (1, [26])
+    # 20000/(3 · 80.83) = 82.5 < 100 <= 20000/(3 · 52.60) = 126.7.
+    assert threshold_settings([20_000], 2, 1.0, 1e-5) == (2, [127])
+    assert threshold_settings([20_000], 2, 1.0, 1e-5, n_iter=3) == (3, [82])
+    # The smallest class decides on the steps, and no class is without a record. N/8 = 474, the
+    # population without a threshold, is less than 2 · 20000/(3 · 25.41) = 524.7.
+    assert threshold_settings([20_000, 10], 2, 1.0, 1e-5) == (1, [474, 1])
+    # No more than without a threshold, at any budget.
+    annealed = annealed_parameters(1000, 2, 50.0, 1e-5)
+    assert threshold_settings([1000], 2, math.inf, 1e-5)[1] == [
+        annealed_parameters(1000, 2, math.inf, 1e-5).n_samples
+    ]
+    assert threshold_settings([1000], 2, 50.0, 1e-5) == (annealed.n_iter, [annealed.n_samples])
 
 
 def test_annealed_settings_that_are_given():
