@@ -216,9 +216,15 @@ class ColumnBlocks:
         self.sizes.append(len(shares))
         return len(self.blocks) - 1
 
-    def marginal(self, columns, n_cells):
-        """Return the marginal of columns with at most ``n_cells`` cells, or two groups a column."""
-        shape = balanced_shape([self.sizes[j] for j in columns], n_cells)
+    def marginal(self, columns, n_cells, *, finer=1.0):
+        """Return the marginal of columns with at most ``n_cells`` cells, or two groups a column.
+
+        If all columns are ordered, each has ``finer`` times as many groups, up to its blocks.
+        """
+        sizes = [self.sizes[j] for j in columns]
+        shape = balanced_shape(sizes, n_cells)
+        if all(self._is_ordered[j] for j in columns):
+            shape = [min(n, math.floor(finer * k)) for n, k in zip(sizes, shape, strict=True)]
         groups = (self._groups_of(j, k) for j, k in zip(columns, shape, strict=True))
         return Marginal(tuple(columns), tuple(groups))
 

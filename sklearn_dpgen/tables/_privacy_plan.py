@@ -17,6 +17,7 @@ from sklearn_dpgen.utils._validation import warn_user
 
 __all__ = [
     "CHANGED_CELLS",
+    "FINER",
     "MarginalsPlan",
     "Round",
     "affordable_cells",
@@ -35,6 +36,9 @@ _SIGNAL_TO_NOISE = 6.0
 # the least marginal of three columns, and how many of these are released where records are few.
 _PAIR_CELLS, _INTERACTION_CELLS = 12.0, 32.0
 _LEAST_CELLS, _FEW = 8.0, 3
+# Times as many groups of each column of a pair of ordered ones: the noise of neighbouring cells
+# averages out, and ridges damp the high frequencies, in which it is above the signal.
+FINER = 1.6
 
 
 def affordable_cells(n_records, noise_scale):
@@ -138,7 +142,8 @@ def warn_of_noise(n_records, column_scale, table_scale, *, epsilon, unit="record
 # The number of cells of a marginal that differ between neighbouring tables.
 CHANGED_CELLS = {"replace_one": 2, "add_or_remove": 1}
 # Shares of the budget: of single columns, with a larger share where not all pairs are affordable or
-# a public table has all columns; of marginals of three and more columns, in the remainder; of pairs
+# a public table has all columns, and at least that of a pair, since without precise columns the
+# bins of few columns are wrong; of marginals of three and more columns, in the remainder; of pairs
 # of targets, at least, in what then remains; and of the selections of a round.
 _SINGLES, _SINGLES_OF_FEW, _SINGLES_OF_PUBLIC = 0.15, 0.25, 0.3
 _INTERACTIONS, _INTERACTIONS_OF_TARGETS = 0.1, 0.2
@@ -230,6 +235,7 @@ def plan_rounds(
     pairs = tuple(combinations(columns, 2))
     if not pairs:
         return ()
+    rest = min(rest, len(pairs) / (len(pairs) + 1))
     if marginals == "pairs":
         return (Round(pairs, rest),)
 

@@ -15,6 +15,7 @@ from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnCells, ColumnTree
 from sklearn_dpgen.tables._marginals import group_sums
 from sklearn_dpgen.tables._privacy_plan import (
+    FINER,
     affordable_cells,
     affordable_interactions,
     affordable_pairs,
@@ -554,8 +555,10 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, target
         if number:
             factors = noise_factors(weights)
             known = combined**-0.5 if is_repeated and first is None else own
+            # Pairs with a target keep fewer groups, whose cells a classifier sees.
+            finer = FINER if planned.kind == "pairs" and not planned.is_of(targets) else 1.0
             marginals = [
-                measured.blocks.marginal(columns, affordable_cells(n, known * factor))
+                measured.blocks.marginal(columns, affordable_cells(n, known * factor), finer=finer)
                 for columns, factor in zip(candidates, factors, strict=True)
             ]
             done.update(candidates)

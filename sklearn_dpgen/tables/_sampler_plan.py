@@ -18,6 +18,7 @@ from sklearn_dpgen.tables._marginals import (
 )
 from sklearn_dpgen.tables._privacy_plan import (
     CHANGED_CELLS,
+    FINER,
     MarginalsPlan,
     affordable_cells,
     are_interactions_few,
@@ -62,13 +63,14 @@ def release_sizes(trees, rounds, neighbours, *, unit, n_records, noise_scale):
     def n_cells(columns):
         # A marginal has at least two groups in each column, even where that is too fine.
         whole = math.prod(sizes[j] for j in columns)
-        return min(whole, max(2 ** len(columns), math.floor(min(most, whole))))
+        finer = FINER**2 if len(columns) == 2 else 1.0
+        return min(whole, math.floor(finer * max(2 ** len(columns), min(most, whole))))
 
     values = [one.n_tables * max(map(n_cells, one.candidates)) for one in rounds]
     tables = [one.n_tables for one in rounds]
-    # If records turn out to be few, a round repeats the marginals of the first round.
-    values = [max(n, values[0]) for n in values]
-    tables = [max(n, tables[0]) for n in tables]
+    # Any later round may repeat the marginals of the first round beside its own.
+    values = [n + values[0] * bool(i) for i, n in enumerate(values)]
+    tables = [n + tables[0] * bool(i) for i, n in enumerate(tables)]
     values = [max(1, sum(tree.n_cells for tree in counted)), *values]
     if unit is not None:
         return values, values

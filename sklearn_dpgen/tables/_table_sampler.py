@@ -207,12 +207,13 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     squares sum to 1 and released as one vector. Its l2 sensitivity is 1 if a record is added or
     removed, and √2 if one is replaced, which changes two cells of each marginal. The budget is
     split in μ², in which Gaussian releases compose additively: 0.15 for single columns, or 0.25 if
-    not all pairs are affordable; of the remainder a fifth for larger marginals with targets, or a
-    tenth for others; of what then remains at least 0.3 for pairs of targets; and 0.15 of each round
-    with a selection for the selection. The plan depends on public quantities alone. If the number
-    of records is not public, its noisy estimate determines the resolution of marginals, and which
-    rounds repeat the marginals of the first round. Where a value of a target is rare by the noisy
-    counts, rounds of other pairs release the pairs of targets again.
+    not all pairs are affordable, and at least 1/(m + 1) beside m pairs; of the remainder a fifth
+    for larger marginals with targets, or a tenth for others; of what then remains at least 0.3 for
+    pairs of targets; and 0.15 of each round with a selection for the selection. The plan depends
+    on public quantities alone. If the number of records is not public, its noisy estimate
+    determines the resolution of marginals, and which rounds repeat the marginals of the first
+    round. Where a value of a target is rare by the noisy counts, rounds of other pairs release the
+    pairs of targets again.
 
     With a ``unit``, a row adds a non-negative vector of norm 1 times its weight. The rows of a
     person have total weight k at most, with k = 1 or ``max_rows``, and so add a vector of norm at
@@ -222,9 +223,10 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     multiples of 2⁻²³, so that their sums are exact up to 2³⁰ persons.
 
     For n records and noise of standard deviation σ, a marginal has K cells with
-    n / K = 6 √(σ² + n / K). A selection takes the marginal with the largest l1 distance from its
-    expected counts, less the mean distance under noise, plus Gumbel noise. Its privacy profile of
-    bounded range is composed with the Gaussian one.
+    n / K = 6 √(σ² + n / K). In pairs of ordered columns, such as numbers, each then has 1.6 times
+    as many groups, since ridges damp the noise of high frequencies. A selection takes the marginal
+    with the largest l1 distance from its expected counts, less the mean distance under noise, plus
+    Gumbel noise. Its privacy profile of bounded range is composed with the Gaussian one.
 
     This is the signed measure mechanism [1]_ on low-order marginals, with selections as in [2]_.
     In place of a linear program, the conditional distribution of each column is fitted by

@@ -242,6 +242,10 @@ def test_slices_have_as_many_cells_as_are_asked_for():
     assert blocks.marginal((1, 2), 1e9).shape == (40, MAX_BLOCKS)
     # Alike groups are one object: they are found once.
     assert blocks.marginal((1, 2), 64).groups[0] is blocks.marginal((1, 3), 64).groups[0]
+    # Of ordered columns alone there may be finer groups: 1.6 times 8, and no more than 40 blocks.
+    assert blocks.marginal((1, 2), 64, finer=1.6).shape == (12, 12)
+    assert blocks.marginal((1, 2), 900, finer=1.6).shape == (40, 48)
+    assert blocks.marginal((1, 3), 64, finer=1.6).shape == blocks.marginal((1, 3), 64).shape
 
 
 @pytest.mark.parametrize("n_cells", [6, 9, 30, 400])

@@ -86,6 +86,15 @@ def test_rounds_are_of_pairs_then_of_interactions(n_columns, targets, n_records,
     assert rounds == rounds_of(n_columns, **options)
 
 
+@pytest.mark.parametrize("targets", [(), (1,)])
+@pytest.mark.parametrize("marginals", ["auto", "pairs"])
+def test_few_columns_have_as_much_as_a_pair(targets, marginals):
+    """Half of the budget beside one pair, a quarter beside three, and .15 from four columns on."""
+    for n_columns, share in ((2, 1 / 2), (3, 1 / 4), (4, 0.15), (9, 0.15)):
+        rounds = rounds_of(n_columns, marginals=marginals, targets=targets)
+        assert 1 - sum(part.share for part in rounds) == pytest.approx(share)
+
+
 @pytest.mark.parametrize("targets", [(), (3,), (0, 5)])
 def test_more_records_pay_for_more_tables(targets):
     grid = np.geomspace(10, 1e7, 60).astype(int)
