@@ -357,15 +357,16 @@ def read_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema | Rel
     gaps = _gaps(declaration)
     if gaps:
         raise CommandError(f"{path} is a draft: declare {', '.join(gaps)}.")
+    folder = Path(path).parent
     try:
         if not is_relational(declaration):
-            return Schema.from_dict(declaration)
+            return Schema.from_dict(declaration, folder=folder)
         frames = {
-            name: _public_frame(name, entry, tables)
+            name: _public_frame(name, entry, tables, folder)
             for name, entry in declaration["tables"].items()
             if isinstance(entry, dict) and entry.get("public")
         }
-        return RelationalSchema.from_dict(declaration, frames=frames)
+        return RelationalSchema.from_dict(declaration, frames=frames, folder=folder)
     except ValueError as error:
         fault = describe(error)
     raise CommandError(f"{path} is not a valid schema. {fault}")
@@ -392,7 +393,7 @@ def _gaps(declaration, prefix=""):
     return [f"{f'{prefix}{name}'!r} ({', '.join(f)})" for name, f in missing.items()]
 
 
-def _public_frame(name, entry, tables):
+def _public_frame(name, entry, tables, folder):
     if name not in tables:
         raise CommandError(f"--table {name}=FILE must give the rows of the public table {name!r}.")
     import pandas as pd
@@ -404,7 +405,8 @@ def _public_frame(name, entry, tables):
     if not isinstance(key, str):
         # The declaration is refused for that.
         return pd.DataFrame()
-    frame = read_frame(tables[name], {key: None} | dict(Schema.from_dict(entry.get("columns"))))
+    columns = Schema.from_dict(entry.get("columns"), folder=folder)
+    frame = read_frame(tables[name], {key: None} | dict(columns))
     keys = as_integers(frame[key].dropna())
     # Texts of a CSV file may be the integers of other files; the table is public.
     is_whole = keys is not None and len(keys) == len(frame)

@@ -137,6 +137,9 @@ class Column(ABC):
 class CategoryColumn(Column):
     """A column encoded as one of finitely many categories, one-hot; null is the last."""
 
+    # The group of each category at each level of a declared hierarchy, from the widest down.
+    groups: tuple[np.ndarray, ...] = ()
+
     @property
     @abstractmethod
     def n_categories(self) -> int:

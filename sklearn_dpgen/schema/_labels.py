@@ -2,14 +2,16 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.persistence._declarations import saved
+from sklearn_dpgen.persistence._declarations import Maybe, saved
 from sklearn_dpgen.schema._column import CategoryColumn, check_flags, read_each
 
 _EXACT_INTEGERS = 2**53
@@ -95,26 +97,91 @@ class Categorical(_Labels):
         declares a constant. Not a set, which has no fixed order.
     nullable : bool, default=False
         Adds null as the last category.
+    hierarchy : sequence of int, or mapping of label to sequence of str, or None, default=None
+        Public groups of labels in one or several levels, such as the chapters of a classification.
+        Ascending lengths of prefixes that name groups, as ``[1, 3]`` for "K52.9" in "K52" in "K";
+        or for each label the names of its groups, from the widest down, as many as it has. The same
+        sequences in the order of ``categories`` are accepted too.
+
+    Attributes
+    ----------
+    categories : tuple
+        With a hierarchy they are reordered, so that each group is contiguous: groups are in the
+        order in which they first occur, and so are the labels in a group.
+    hierarchy : tuple of int, tuple of tuple of str, or None
+        The names of the groups of each label, in the order of ``categories``.
+
+    Notes
+    -----
+    :class:`~sklearn_dpgen.tables.TableSampler` counts a hierarchy from the widest groups down, as
+    far as the noise allows. Other estimators use the labels alone.
 
     Examples
     --------
     >>> from sklearn_dpgen.schema import Categorical
     >>> Categorical(["no", "yes"]).domain
     OneHot(n_categories=2)
+    >>> codes = Categorical(["A01", "B20", "A02", "A15"], hierarchy=[1, 2])
+    >>> codes.categories
+    ('A01', 'A02', 'A15', 'B20')
+    >>> [groups.tolist() for groups in codes.groups]
+    [[0, 0, 0, 1], [0, 0, 1, 2]]
     """
+
+    # Files of earlier releases have no hierarchies.
+    _saved_state = {"categories": tuple, "nullable": bool, "hierarchy": Maybe(tuple | None)}
 
     categories: Sequence
     _: KW_ONLY
     nullable: bool = False
+    hierarchy: Sequence | Mapping | None = None
 
     def __post_init__(self):
         check_flags(self, "nullable")
         labels = _as_labels(self.categories, "categories")
+        hierarchy = self.hierarchy
+        if hierarchy is not None:
+            hierarchy = _as_hierarchy(hierarchy, labels)
+            paths = _paths(labels, hierarchy)
+            # Groups are numbered by their first label, and named within the groups above.
+            first: dict = {}
+            ranks = [
+                [first.setdefault(tuple(p[:i]), len(first)) for i in _depths(p)] for p in paths
+            ]
+            order = sorted(range(len(labels)), key=ranks.__getitem__)
+            labels = tuple(labels[i] for i in order)
+            if hierarchy and not isinstance(hierarchy[0], int):
+                hierarchy = tuple(hierarchy[i] for i in order)
         object.__setattr__(self, "categories", labels)
+        object.__setattr__(self, "hierarchy", hierarchy)
 
     @property
     def labels(self) -> tuple:
         return tuple(self.categories)
+
+    @cached_property
+    def groups(self) -> tuple[np.ndarray, ...]:
+        """The group of each category at each level of the hierarchy, from the widest down.
+
+        Groups are contiguous and numbered in order. A label without a group at a level, and null,
+        is a group of its own. Levels that separate all labels, none, or the same as the level
+        above are left out.
+        """
+        if self.hierarchy is None:
+            return ()
+        paths, levels = _paths(self.categories, self.hierarchy), []
+        for depth in range(1, max(map(len, paths), default=0) + 1):
+            names = [tuple(path[:depth]) for path in paths]
+            # A shorter path ends in the label alone.
+            is_new = [
+                i == 0 or names[i] != names[i - 1] or len(names[i]) < depth
+                for i in range(len(names))
+            ]
+            groups = np.cumsum(is_new) - 1
+            n_above = levels[-1].max() + 1 if levels else 1
+            if n_above < groups[-1] + 1 < len(groups):
+                levels.append(groups)
+        return tuple(np.append(g, [g[-1] + 1] * self.nullable).astype(np.int64) for g in levels)
 
 
 @saved
@@ -157,6 +224,42 @@ def _distinct(series):
     kind = getattr(dtype, "numpy_dtype", dtype)
     is_number = isinstance(kind, np.dtype) and kind.kind in "biuf" and kind.itemsize <= 8
     return series.array.factorize() if is_text or is_number else (None, series)
+
+
+def _depths(path):
+    return range(1, len(path) + 1)
+
+
+def _as_hierarchy(hierarchy, labels):
+    """Return a declared hierarchy as lengths of prefixes, or as the groups of each label."""
+    if isinstance(hierarchy, Mapping):
+        if set(hierarchy) != set(labels):
+            raise PublicValueError("hierarchy must map each of the categories to its groups.")
+        hierarchy = [hierarchy[label] for label in labels]
+    if isinstance(hierarchy, str) or not isinstance(hierarchy, Sequence) or not hierarchy:
+        raise PublicValueError(
+            "hierarchy must be lengths of prefixes, or map each label to its groups."
+        )
+    if all(type(length) is int for length in hierarchy):
+        if not 0 < hierarchy[0] or any(a >= b for a, b in pairwise(hierarchy)):
+            raise PublicValueError("hierarchy must be positive ascending lengths of prefixes.")
+        if not all(isinstance(label, str) for label in labels):
+            raise PublicValueError("hierarchy must map labels to groups if they are not texts.")
+        return tuple(hierarchy)
+    for path in hierarchy:
+        is_path = isinstance(path, Sequence) and not isinstance(path, str)
+        if not is_path or not all(isinstance(name, str) for name in path):
+            raise PublicValueError("hierarchy must give the groups of a label as a list of texts.")
+    if len(hierarchy) != len(labels):
+        raise PublicValueError("hierarchy must give the groups of each of the categories.")
+    return tuple(map(tuple, hierarchy))
+
+
+def _paths(labels, hierarchy):
+    """Return the names of the groups of each label, from the widest down."""
+    if not isinstance(hierarchy[0], int):
+        return hierarchy
+    return [[label[:length] for length in hierarchy] for label in labels]
 
 
 def _as_labels(labels, field):

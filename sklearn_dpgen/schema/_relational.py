@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, fields
 from numbers import Number
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -564,7 +565,11 @@ class RelationalSchema(Mapping):
 
     @classmethod
     def from_dict(
-        cls, declaration: Mapping[str, Mapping], *, frames: Mapping[str, pd.DataFrame] | None = None
+        cls,
+        declaration: Mapping[str, Mapping],
+        *,
+        frames: Mapping[str, pd.DataFrame] | None = None,
+        folder: str | Path | None = None,
     ) -> Self:
         """Build a schema from the result of `to_dict`.
 
@@ -573,6 +578,8 @@ class RelationalSchema(Mapping):
         declaration : mapping of str to mapping
         frames : mapping of str to DataFrame, optional
             The rows of the public tables.
+        folder : str or Path, optional
+            As for :meth:`Schema.from_dict`.
 
         Raises
         ------
@@ -587,7 +594,7 @@ class RelationalSchema(Mapping):
             )
         frames = {} if frames is None else dict(frames)
         tables = {
-            name: _table_from_dict(name, entry, frames.pop(name, None))
+            name: _table_from_dict(name, entry, frames.pop(name, None), folder)
             for name, entry in declaration["tables"].items()
         }
         if frames:
@@ -599,18 +606,30 @@ class RelationalSchema(Mapping):
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str, *, frames: Mapping[str, pd.DataFrame] | None = None) -> Self:
+    def from_json(
+        cls,
+        text: str,
+        *,
+        frames: Mapping[str, pd.DataFrame] | None = None,
+        folder: str | Path | None = None,
+    ) -> Self:
         """Build a schema from JSON; see `from_dict`."""
-        return cls.from_dict(json.loads(text), frames=frames)
+        return cls.from_dict(json.loads(text), frames=frames, folder=folder)
 
     def to_yaml(self) -> str:
         """Return the schema as YAML."""
         return yaml.safe_dump(self.to_dict(), sort_keys=False)
 
     @classmethod
-    def from_yaml(cls, text: str, *, frames: Mapping[str, pd.DataFrame] | None = None) -> Self:
+    def from_yaml(
+        cls,
+        text: str,
+        *,
+        frames: Mapping[str, pd.DataFrame] | None = None,
+        folder: str | Path | None = None,
+    ) -> Self:
         """Build a schema from YAML; see `from_dict`."""
-        return cls.from_dict(read_yaml(text), frames=frames)
+        return cls.from_dict(read_yaml(text), frames=frames, folder=folder)
 
 
 def as_integers(keys):
@@ -652,7 +671,7 @@ def _table_to_dict(table):
     return entry | ({} if table.frame is None else {"public": True})
 
 
-def _table_from_dict(name, entry, frame):
+def _table_from_dict(name, entry, frame, folder=None):
     if not isinstance(entry, Mapping):
         raise PublicValueError(f"Table {name!r}: a declaration must be a mapping.")
     given = dict(entry)
@@ -671,7 +690,7 @@ def _table_from_dict(name, entry, frame):
             )
         if frame is not None and not is_public:
             raise PublicValueError("frames must be those of tables with public: true.")
-        return Table(Schema.from_dict(columns), frame=frame, **given)
+        return Table(Schema.from_dict(columns, folder=folder), frame=frame, **given)
 
 
 @contextmanager

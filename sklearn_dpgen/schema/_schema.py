@@ -4,6 +4,7 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
@@ -233,12 +234,18 @@ class Schema(Mapping):
         return {name: _column_to_dict(column) for name, column in self.items()}
 
     @classmethod
-    def from_dict(cls, declaration: Mapping[str, Mapping]) -> Self:
+    def from_dict(
+        cls, declaration: Mapping[str, Mapping], *, folder: str | Path | None = None
+    ) -> Self:
         """Build a schema from the result of `to_dict`.
 
         Parameters
         ----------
         declaration : mapping of str to mapping
+            A categorical column may have ``categories_from``, a text file in UTF-8 with one label a
+            line, in place of ``categories``. The file must be as public as the schema.
+        folder : str or Path, optional
+            The folder of these files, which must be in it. Without it they are refused.
 
         Raises
         ------
@@ -247,28 +254,30 @@ class Schema(Mapping):
         """
         if not isinstance(declaration, Mapping):
             raise PublicValueError("A schema must map column names to declarations.")
-        return cls({name: _column_from_dict(name, entry) for name, entry in declaration.items()})
+        return cls(
+            {name: _column_from_dict(name, entry, folder) for name, entry in declaration.items()}
+        )
 
     def to_json(self) -> str:
         """Return the schema as JSON."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str, *, folder: str | Path | None = None) -> Self:
         """Build a schema from JSON; see `from_dict`."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(json.loads(text), folder=folder)
 
     def to_yaml(self) -> str:
         """Return the schema as YAML."""
         return yaml.safe_dump(self.to_dict(), sort_keys=False)
 
     @classmethod
-    def from_yaml(cls, text: str) -> Self:
+    def from_yaml(cls, text: str, *, folder: str | Path | None = None) -> Self:
         """Build a schema from YAML; see `from_dict`.
 
         YAML reads the bare words ``yes`` and ``no`` as booleans: quote labels.
         """
-        return cls.from_dict(read_yaml(text))
+        return cls.from_dict(read_yaml(text), folder=folder)
 
 
 def read_yaml(text):
@@ -293,11 +302,15 @@ def _column_to_dict(column):
         if value != field.default:
             if isinstance(value, datetime.datetime):
                 value = value.isoformat()
-            entry[field.name] = list(value) if isinstance(value, tuple) else value
+            entry[field.name] = _as_lists(value)
     return entry
 
 
-def _column_from_dict(name, entry):
+def _as_lists(value):
+    return [_as_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _column_from_dict(name, entry, folder=None):
     if not isinstance(entry, Mapping):
         raise PublicValueError(f"Column {name!r}: a declaration must be a mapping.")
     given = dict(entry)
@@ -306,6 +319,12 @@ def _column_from_dict(name, entry):
         raise PublicValueError(
             f"Column {name!r}: type must be one of {list(_TYPES)}, got {given_as(kind)}."
         )
+    if kind == "categorical" and "categories_from" in given:
+        if "categories" in given:
+            raise PublicValueError(
+                f"Column {name!r}: categories_from must not be given beside categories."
+            )
+        given["categories"] = _labels_of_file(name, given.pop("categories_from"), folder)
     known = fields(_TYPES[kind])
     unknown = [key for key in given if key not in {field.name for field in known}]
     missing = [f.name for f in known if f.default is MISSING and f.name not in given]
@@ -316,6 +335,31 @@ def _column_from_dict(name, entry):
         return _TYPES[kind](**given)
     except PublicError as error:
         raise PublicValueError(f"Column {name!r}: {error}") from error
+
+
+def _labels_of_file(name, path, folder):
+    """Return the lines of a text file in a folder; errors do not quote the file."""
+    rule = f"Column {name!r}: categories_from must"
+    if not isinstance(path, str) or not path:
+        raise PublicValueError(f"{rule} be the path of a text file, got {given_as(path)}.")
+    if folder is None:
+        raise PublicValueError(
+            f"{rule} be read from a file of the schema: pass the folder of the file."
+        )
+    root = Path(folder).resolve()
+    # A schema that somebody else wrote must not read other files.
+    file = (root / path).resolve()
+    if not file.is_relative_to(root):
+        raise PublicValueError(f"{rule} be in the folder of the schema, got {given_as(path)}.")
+    if not file.is_file():
+        raise PublicValueError(f"{rule} be an existing file, got {given_as(path)}.")
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        lines = None
+    if lines is None:
+        raise PublicValueError(f"{rule} be a text file in UTF-8, got {given_as(path)}.")
+    return [label for line in lines if (label := line.strip())]
 
 
 class SchemaDraft:

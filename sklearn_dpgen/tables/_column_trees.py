@@ -30,22 +30,26 @@ _PENALTY = 3.0
 # count. It is that of a lognormal distribution of scale 1.3, and ends tails that consist of noise.
 _BEND = 0.3
 _MAX_STEPS = 15
+# Counts of which the nodes of all are in memory.
+_ROWS = 1 << 13
 # The largest log-count, relative to the largest noisy count.
 _MAX_LOG = 3.0
 # An upper bound on the rounding error of a sum, relative to the number of records.
 _ROUNDING = 1e-9
 
 
-def posterior_counts(noisy, noise_scale, n_records):
+def posterior_counts(noisy, noise_scale, totals, parents=None):
     """Return posterior mean counts of unordered categories from noisy counts.
 
     Parameters
     ----------
     noisy : ndarray of shape (k,)
-    noise_scale : float
+    noise_scale : float or ndarray of shape (k,)
         Standard deviation of the noise of a count.
-    n_records : float
-        Sum of the counts.
+    totals : float or ndarray of shape (m,)
+        Sum of the counts, or of those of each parent.
+    parents : ndarray of int of shape (k,), default=None
+        The parent of each category; None for a single one.
 
     Returns
     -------
@@ -55,52 +59,125 @@ def posterior_counts(noisy, noise_scale, n_records):
 
     Notes
     -----
-    The prior is a gamma distribution of maximum evidence (empirical Bayes). Counts far above the
-    noise are left out of it. The residual of the sum is distributed by the variances.
+    The prior is a gamma distribution of maximum evidence (empirical Bayes), whose mean is that of
+    the categories of a parent. Counts far above the noise are left out of it. The residual of a sum
+    is distributed by the variances.
     """
-    means, variances = np.maximum(noisy, 0.0), np.full(len(noisy), noise_scale**2)
-    small = noisy < _CLEAR * noise_scale
+    totals = np.atleast_1d(totals)
+    parents = np.zeros(len(noisy), dtype=np.int64) if parents is None else parents
+    scales = np.broadcast_to(np.asarray(noise_scale, dtype=np.float64), noisy.shape)
+    means, variances = np.maximum(noisy, 0.0), scales**2
+    small = noisy < _CLEAR * scales
+    # An only child has the count of its parent.
+    small &= np.bincount(parents, minlength=len(totals))[parents] > 1
     if small.any():
-        mean = (n_records - noisy[~small].sum()) / small.sum()
-        mean = max(mean, 1e-3 * noise_scale)
-        means[small], variances[small] = _gamma_posterior(noisy[small], noise_scale, mean)
-    return _with_sum(means, variances, n_records), variances
+        own, n = parents[small], len(totals)
+        rest = totals - np.bincount(parents[~small], weights=noisy[~small], minlength=n)
+        mean = (rest / np.maximum(np.bincount(own, minlength=n), 1))[own]
+        mean = np.maximum(mean, 1e-3 * scales[small])
+        means[small], variances[small] = _gamma_posterior(noisy[small], scales[small], mean)
+    return _with_sums(means, variances, totals, parents), variances
 
 
-def _gamma_posterior(noisy, noise_scale, mean):
-    """Return posterior means and variances under a gamma prior with this mean."""
-    starts = np.maximum(noisy - 6 * noise_scale, 0)[:, None]
-    spans = np.maximum(noisy + 6 * noise_scale, 3 * noise_scale)[:, None] - starts
+def _gamma_posterior(noisy, noise_scales, means):
+    """Return posterior means and variances under gamma priors with these means and one shape."""
+    rows = [slice(i, i + _ROWS) for i in range(0, len(noisy), _ROWS)]
+    parts = [(noisy[own, None], noise_scales[own, None], means[own, None]) for own in rows]
+    evidence = sum(
+        np.array([_joint(*nodes, shape)[1] for shape in _SHAPES])
+        for nodes in (_nodes(*part) for part in parts)
+    )
+    shape, found = _SHAPES[np.argmax(evidence)], []
+    for part in parts:
+        nodes = _nodes(*part)
+        weights, x = _joint(*nodes, shape)[0], nodes[0]
+        mean = (weights * x).sum(axis=1)
+        found.append((mean, np.maximum((weights * x**2).sum(axis=1) - mean**2, 0)))
+    posterior_means, variances = map(np.concatenate, zip(*found, strict=True))
+    return posterior_means, variances
+
+
+def _nodes(noisy, noise_scale, mean):
+    """Return nodes, their logarithms, the log-likelihoods with the weights of nodes, and means."""
+    starts = np.maximum(noisy - 6 * noise_scale, 0)
+    spans = np.maximum(noisy + 6 * noise_scale, 3 * noise_scale) - starts
     # Nodes are denser near 0, where the prior may have a pole.
     powers = np.where(starts > 0, 1, 4)
     x = starts + spans * _NODES**powers
     logs = np.log(x)
-    fixed = -0.5 * ((noisy[:, None] - x) / noise_scale) ** 2 - logs
+    fixed = -0.5 * ((noisy - x) / noise_scale) ** 2 - logs
     fixed += np.log(powers * spans) + (powers - 1) * np.log(_NODES)
-    best = -np.inf
-    for shape in _SHAPES:
-        joint = fixed + shape * (logs - x / mean + np.log(shape / mean)) - gammaln(shape)
-        top = joint.max(axis=1, keepdims=True)
-        joint = np.exp(joint - top)
-        sums = joint.sum(axis=1, keepdims=True)
-        evidence = (np.log(sums) + top).sum()
-        if evidence > best:
-            best, weights = evidence, joint / sums
-    means = (weights * x).sum(axis=1)
-    return means, np.maximum((weights * x**2).sum(axis=1) - means**2, 0)
+    return x, logs, fixed, mean
+
+
+def _joint(x, logs, fixed, mean, shape):
+    """Return the posterior weights of nodes, and the log-evidence of a shape of the prior."""
+    joint = fixed + shape * (logs - x / mean + np.log(shape / mean)) - gammaln(shape)
+    top = joint.max(axis=1, keepdims=True)
+    joint = np.exp(joint - top)
+    sums = joint.sum(axis=1, keepdims=True)
+    return joint / sums, (np.log(sums) + top).sum()
+
+
+def _with_sums(counts, variances, totals, parents):
+    """Scale counts to the sums of parents by variances, none to less than a tenth of its value."""
+
+    def summed(values):
+        return np.bincount(parents, weights=values, minlength=len(totals))
+
+    least, spread = 0.1 * counts, summed(variances)
+    for _ in range(20):
+        residual = totals - summed(counts)
+        is_off = (np.abs(residual) > _ROUNDING * totals) & (spread > 0)
+        if not is_off.any():
+            break
+        shift = np.divide(residual, spread, out=np.zeros(len(totals)), where=is_off)
+        counts = np.maximum(counts + shift[parents] * variances, least)
+    sums, sizes = summed(counts), np.bincount(parents, minlength=len(totals))
+    ratios = np.divide(totals, sums, out=np.zeros(len(totals)), where=sums > 0)
+    even = np.where(sums > 0, 0.0, totals / np.maximum(sizes, 1))
+    return counts * ratios[parents] + even[parents]
 
 
 def _with_sum(counts, variances, total):
-    """Scale counts to a sum by their variances, none to less than a tenth of its value."""
-    least, spread = 0.1 * counts, variances.sum()
-    for _ in range(20):
-        residual = total - counts.sum()
-        if spread == 0 or abs(residual) <= _ROUNDING * total:
-            break
-        counts = np.maximum(counts + residual * variances / spread, least)
-    if counts.sum() > 0:
-        return counts * (total / counts.sum())
-    return np.full(len(counts), total / len(counts))
+    return _with_sums(counts, variances, np.array([total]), np.zeros(len(counts), dtype=np.int64))
+
+
+def hierarchy_counts(tree, noisy, noise_scale, n_records):
+    """Return counts of the leaves of a hierarchy of labels, and their variances.
+
+    Parameters
+    ----------
+    tree : ColumnTree
+        Of labels.
+    noisy : ndarray of shape (tree.n_cells,)
+    noise_scale : float
+    n_records : float
+        Sum of the counts.
+
+    Returns
+    -------
+    counts, variances : ndarray of shape (tree.n_values,)
+        Where the children of a node are below the noise, they share its count evenly. Variances
+        are scaled to add up to no more than that of the widest group.
+
+    Notes
+    -----
+    From the leaves up, the count of a node is averaged with the sum of its children by precision,
+    as in :meth:`ColumnTree.estimate`. From the widest groups down, the children of a node are
+    estimated by :func:`posterior_counts`, with the estimated count of the node as their sum.
+    """
+    best, relative = tree.summed_up(tree._split(noisy))
+    totals, spread = np.array([float(n_records)]), np.array([np.inf])
+    for level in range(tree.n_levels - 1, -1, -1):
+        is_top = level == tree.n_levels - 1
+        parents = np.zeros(len(best[level]), dtype=np.int64) if is_top else tree.parents[level]
+        scales = noise_scale * np.sqrt(relative[level])
+        totals, variances = posterior_counts(best[level], scales, totals, parents)
+        sums = np.bincount(parents, weights=variances)
+        share = np.minimum(spread / np.maximum(sums, 1e-300), 1)
+        spread = variances * share[parents]
+    return totals, spread
 
 
 def interval_counts(noisy, noise_scale, total, sides, base):
@@ -565,7 +642,7 @@ class ColumnCells(NamedTuple):
 
 
 class ColumnTree:
-    """Hierarchy of intervals of one column, whose widths grow with distance from an anchor.
+    """Hierarchy of one column: intervals whose widths grow from an anchor, or groups of labels.
 
     Parameters
     ----------
@@ -574,17 +651,21 @@ class ColumnTree:
     nullable : bool, default=False
         Whether there is a further category for null, outside all intervals.
     is_flat : bool, default=False
-        Whether there are no intervals, as for categories and declared bins.
+        Whether there are no intervals, as for categories and declared bins. Each leaf has a cell.
+    groups : sequence of ndarray of int of shape (n_values,), default=()
+        The group of each leaf of a flat tree at each further level, from the widest down:
+        ascending from 0, and nested.
     anchor : int, default=0
         The leaf from which distances are measured; it may be outside of the bounds. Widths of
         intervals are proportional to the distance, so that no scale has to be declared: there are
         ``base`` intervals per power of two, and 16 times as many on a level below wide ones.
     """
 
-    def __init__(self, n_values, *, nullable=False, is_flat=False, anchor=0):
+    def __init__(self, n_values, *, nullable=False, is_flat=False, groups=(), anchor=0):
         self.n_values, self.nullable, self.is_flat = n_values, nullable, is_flat
         self.anchor, self.base = anchor, 1
         self.levels = [np.arange(n_values)]
+        self.levels += [np.flatnonzero(np.diff(own, prepend=-1)) for own in groups[::-1]]
         if is_flat or n_values <= _FLAT:
             return
         while len(finer := _intervals(n_values, anchor, 2 * self.base)) <= _TOP:
@@ -638,7 +719,8 @@ class ColumnTree:
     @property
     def n_bins(self):
         """The largest number of cells of :meth:`cells`, null included."""
-        n_cells = self.n_values if self.n_levels == 1 else min(self.n_values, MAX_CELLS)
+        is_fine = self.is_flat or self.n_levels == 1
+        n_cells = self.n_values if is_fine else min(self.n_values, MAX_CELLS)
         return n_cells + self.nullable
 
     @property
@@ -693,13 +775,9 @@ class ColumnTree:
         """
         given = self._split(noisy)
         nulls = np.stack([level[len(s) :] for level, s in zip(given, self.levels, strict=True)])
-        given = [level[: len(s)] for level, s in zip(given, self.levels, strict=True)]
-        best, variances = [given[0]], [np.ones(self.n_values)]
-        for counts, parents in zip(given[1:], self.parents, strict=True):
-            below = np.bincount(parents, weights=best[-1])
-            spread = np.bincount(parents, weights=variances[-1])
-            best.append((counts * spread + below) / (spread + 1))
-            variances.append(spread / (spread + 1))
+        best, variances = self.summed_up(
+            [level[: len(s)] for level, s in zip(given, self.levels, strict=True)]
+        )
         for level in range(self.n_levels - 2, -1, -1):
             parents = self.parents[level]
             residuals = best[level + 1] - np.bincount(parents, weights=best[level])
@@ -708,11 +786,21 @@ class ColumnTree:
         total = variances[-1].sum() + nulls.shape[1] / self.n_levels
         return best, nulls.mean(axis=0), float(total)
 
+    def summed_up(self, given):
+        """Return the best counts of nodes by those of their subtrees, and relative variances."""
+        best, variances = [given[0]], [np.ones(self.n_values)]
+        for counts, parents in zip(given[1:], self.parents, strict=True):
+            below = np.bincount(parents, weights=best[-1])
+            spread = np.bincount(parents, weights=variances[-1])
+            best.append((counts * spread + below) / (spread + 1))
+            variances.append(spread / (spread + 1))
+        return best, variances
+
     def cells(self, noisy, noise_scale, n_records=None):
         """Return cells at the finest resolution the noise supports, with their shares.
 
-        A column of one level, or of at most 192 leaves, has a cell for each leaf; others have at
-        most 192 cells. No cell of several leaves has much more than 1/96 of the records.
+        A column of labels, of one level, or of at most 192 leaves, has a cell for each leaf; others
+        have at most 192 cells. No cell of several leaves has much more than 1/96 of the records.
 
         Parameters
         ----------
@@ -732,6 +820,9 @@ class ColumnTree:
         if self.n_levels == 1:
             starts = self.levels[0]
             counts, variances = posterior_counts(noisy, noise_scale, n_records)
+        elif self.is_flat:
+            starts = self.levels[0]
+            counts, variances = hierarchy_counts(self, noisy, noise_scale, n_records)
         else:
             starts, counts, variances = ordered_cells(self, noisy, noise_scale, n_records)
         return ColumnCells(starts, counts / counts.sum(), variances / n_records**2)

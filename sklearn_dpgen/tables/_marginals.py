@@ -23,6 +23,7 @@ __all__ = [
     "check_memory",
     "expand_marginals",
     "group_categories",
+    "group_hierarchy",
     "group_sums",
     "marginal_counts",
     "marginal_weight",
@@ -106,6 +107,55 @@ def _group_parts(shares, parts, n_groups):
     return groups
 
 
+def group_hierarchy(shares, levels, n_groups):
+    """Group the categories of a hierarchy into its nodes, or neighbouring nodes of one parent.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n,)
+        Not negative.
+    levels : sequence of ndarray of int of shape (n,)
+        The node of each category at each level, from the widest down; nested.
+    n_groups : int
+        At least 1.
+
+    Returns
+    -------
+    ndarray of int of shape (n,)
+        The group of each category, from 0; at most ``n_groups`` groups. Each widest node has a
+        group if there are enough, and those of the largest shares are split further.
+    """
+    if n_groups >= len(shares):
+        return np.arange(len(shares))
+    if not levels or n_groups == 1:
+        return group_categories(shares, n_groups, is_ordered=False)
+    nodes = np.unique(levels[0], return_inverse=True)[1]
+    sums, sizes = group_sums(shares, nodes), np.bincount(nodes)
+    if n_groups <= len(sums):
+        return group_categories(sums, n_groups, is_ordered=False)[nodes]
+    numbers = np.ones(len(sums), dtype=np.int64)
+    for _ in range(n_groups - len(sums)):
+        numbers[np.argmax(np.where(numbers < sizes, sums / numbers, -1))] += 1
+    groups, n_found = np.empty(len(shares), dtype=np.int64), 0
+    for node, number in enumerate(numbers.tolist()):
+        (inside,) = np.nonzero(nodes == node)
+        own = group_hierarchy(shares[inside], [level[inside] for level in levels[1:]], number)
+        groups[inside] = n_found + own
+        n_found += int(own.max()) + 1
+    return groups
+
+
+def _levels_of_groups(levels, groups):
+    """Return the node of each group at each level; a group of several nodes is one of its own."""
+    n_groups, found = int(groups.max()) + 1, []
+    for level in levels:
+        first, last = np.full(n_groups, len(level)), np.zeros(n_groups, dtype=np.int64)
+        np.minimum.at(first, groups, level)
+        np.maximum.at(last, groups, level)
+        found.append(np.where(first == last, first, len(level) + np.arange(n_groups)))
+    return found
+
+
 def group_sums(shares, groups):
     """Return the sum of the shares in each group."""
     return np.bincount(groups, weights=shares)
@@ -184,17 +234,29 @@ class ColumnBlocks:
         The category that starts at zero in columns with numbers of both signs, else 0.
     parts : mapping of int to ndarray of int, default={}
         For some columns the part of each category, at most 96: no block is in several parts.
+    levels : mapping of int to sequence of ndarray of int, default={}
+        For columns with a hierarchy the node of each category at each level, from the widest down.
+        Their blocks and groups are nodes, or neighbouring nodes of one parent.
     """
 
-    def __init__(self, shares, is_ordered, n_nulls, edges, parts=MappingProxyType({})):
+    def __init__(
+        self,
+        shares,
+        is_ordered,
+        n_nulls,
+        edges,
+        parts=MappingProxyType({}),
+        levels=MappingProxyType({}),
+    ):
         self._is_ordered, self._n_nulls, self._edges = is_ordered, n_nulls, list(edges)
-        self._groups = {}
+        self._groups, self._levels = {}, levels
         self.blocks = [
             _group_parts(s, parts[j], MAX_BLOCKS)
             if j in parts
             else self._group(j, s, min(len(s), MAX_BLOCKS))
             for j, s in enumerate(shares)
         ]
+        self._levels = {j: _levels_of_groups(own, self.blocks[j]) for j, own in levels.items()}
         self._shares = [group_sums(s, b) for s, b in zip(shares, self.blocks, strict=True)]
         self.sizes = list(map(len, self._shares))
         self._edges = [blocks[e] for blocks, e in zip(self.blocks, self._edges, strict=True)]
@@ -205,7 +267,9 @@ class ColumnBlocks:
         columns = encoder.columns_.values()
         is_ordered = [isinstance(column, Binned | Ordinal) for column in columns]
         edges = [_zero_edge(column) for column in columns]
-        return cls(shares, is_ordered, [column.nullable for column in columns], edges)
+        levels = {j: column.groups for j, column in enumerate(columns) if column.groups}
+        n_nulls = [column.nullable for column in columns]
+        return cls(shares, is_ordered, n_nulls, edges, levels=levels)
 
     def add(self, shares, *, is_ordered, n_nulls):
         """Add a column whose categories are its blocks, and return its index."""
@@ -249,11 +313,18 @@ class ColumnBlocks:
     def _group(self, column, shares, n_groups):
         """Group categories or blocks of a column, with nulls on their own if there is room."""
         null, n_values = self._n_nulls[column], len(shares) - self._n_nulls[column]
-        options = {"is_ordered": self._is_ordered[column], "edge": int(self._edges[column])}
         if not null or n_groups < null + 2 or n_groups >= len(shares):
-            return group_categories(shares, n_groups, **options)
-        groups = group_categories(shares[:n_values], n_groups - null, **options)
+            return self._grouped(column, shares, n_groups)
+        groups = self._grouped(column, shares[:n_values], n_groups - null)
         return np.append(groups, groups.max() + 1 + np.arange(null))
+
+    def _grouped(self, column, shares, n_groups):
+        """Group the first categories or blocks of a column."""
+        if column in self._levels:
+            levels = [level[: len(shares)] for level in self._levels[column]]
+            return group_hierarchy(shares, levels, n_groups)
+        options = {"is_ordered": self._is_ordered[column], "edge": int(self._edges[column])}
+        return group_categories(shares, n_groups, **options)
 
 
 def _zero_edge(column):

@@ -134,11 +134,13 @@ class PersonMeasurements:
     def _set_blocks(self):
         """Group the cells of each variable into blocks, and add memories."""
         layout, variables = self.layout, self.layout.variables
-        edges = dict.fromkeys(range(len(variables)), 0)
+        edges, levels = dict.fromkeys(range(len(variables)), 0), {}
         for own, encoder in zip(layout.stages, self.encoders, strict=True):
             if encoder is not None:
                 for j, column in zip(own.columns, encoder.columns_.values(), strict=True):
                     edges[j] = _zero_edge(column)
+                    if column.groups:
+                        levels[j] = column.groups
         # Variables without a tree come last in their stage, so they are added in a second pass.
         order = [j for j, v in enumerate(variables) if v.tree is not None]
         blocks = ColumnBlocks(
@@ -147,6 +149,7 @@ class PersonMeasurements:
             [variables[j].n_nulls for j in order],
             [edges[j] for j in order],
             {order.index(key): parts for key, parts in layout.parts.items()},
+            {order.index(j): groups for j, groups in levels.items()},
         )
         places = {j: i for i, j in enumerate(order)}
         for own in layout.stages:

@@ -87,7 +87,7 @@ def public_cells(tree, noisy, noise_scale, n_records, public):
         return None
     counts, variances = found
     starts, n_values = np.arange(tree.n_values), tree.n_values
-    if tree.n_levels > 1:
+    if tree.n_levels > 1 and not tree.is_flat:
         parts = counts[:n_values], variances[:n_values]
         starts = joined_cells(tree, *parts, n_records, public[:n_values] > 0)
         counts, variances = (

@@ -174,12 +174,13 @@ def column_trees(encoder, binned):
     encoder : TabularEncoder
         Fitted, from :func:`fine_encoder`.
     binned : list of str
-        Columns whose bins are derived from noisy counts; trees of the others are flat.
+        Columns whose bins are derived from noisy counts. Trees of the others are flat, but for
+        declared hierarchies of labels.
     """
     return [
         ColumnTree(column.n_bins, nullable=column.nullable, anchor=_anchor(column))
         if name in binned
-        else ColumnTree(column.domain.n_features, is_flat=True)
+        else ColumnTree(column.domain.n_features, is_flat=True, groups=column.groups)
         for name, column in encoder.columns_.items()
     ]
 

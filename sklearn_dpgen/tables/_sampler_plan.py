@@ -58,7 +58,7 @@ def release_sizes(trees, rounds, neighbours, *, unit, n_records, noise_scale):
     counted, most = [tree for tree in trees if tree.n_cells > 1], math.inf
     if n_records is not None:
         most = affordable_cells(n_records, noise_scale)
-    sizes = [min(tree.n_cells, MAX_BLOCKS) if tree.is_flat else MAX_BLOCKS for tree in trees]
+    sizes = [min(tree.n_values, MAX_BLOCKS) if tree.is_flat else MAX_BLOCKS for tree in trees]
 
     def n_cells(columns):
         # A marginal has at least two groups in each column, even where that is too fine.
