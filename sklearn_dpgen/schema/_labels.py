@@ -141,17 +141,7 @@ class Categorical(_Labels):
         labels = _as_labels(self.categories, "categories")
         hierarchy = self.hierarchy
         if hierarchy is not None:
-            hierarchy = _as_hierarchy(hierarchy, labels)
-            paths = _paths(labels, hierarchy)
-            # Groups are numbered by their first label, and named within the groups above.
-            first: dict = {}
-            ranks = [
-                [first.setdefault(tuple(p[:i]), len(first)) for i in _depths(p)] for p in paths
-            ]
-            order = sorted(range(len(labels)), key=ranks.__getitem__)
-            labels = tuple(labels[i] for i in order)
-            if hierarchy and not isinstance(hierarchy[0], int):
-                hierarchy = tuple(hierarchy[i] for i in order)
+            labels, hierarchy = _grouped(labels, _as_hierarchy(hierarchy, labels))
         object.__setattr__(self, "categories", labels)
         object.__setattr__(self, "hierarchy", hierarchy)
 
@@ -226,10 +216,6 @@ def _distinct(series):
     return series.array.factorize() if is_text or is_number else (None, series)
 
 
-def _depths(path):
-    return range(1, len(path) + 1)
-
-
 def _as_hierarchy(hierarchy, labels):
     """Return a declared hierarchy as lengths of prefixes, or as the groups of each label."""
     if isinstance(hierarchy, Mapping):
@@ -241,7 +227,7 @@ def _as_hierarchy(hierarchy, labels):
             "hierarchy must be lengths of prefixes, or map each label to its groups."
         )
     if all(type(length) is int for length in hierarchy):
-        if not 0 < hierarchy[0] or any(a >= b for a, b in pairwise(hierarchy)):
+        if any(a >= b for a, b in pairwise([0, *hierarchy])):
             raise PublicValueError("hierarchy must be positive ascending lengths of prefixes.")
         if not all(isinstance(label, str) for label in labels):
             raise PublicValueError("hierarchy must map labels to groups if they are not texts.")
@@ -253,6 +239,20 @@ def _as_hierarchy(hierarchy, labels):
     if len(hierarchy) != len(labels):
         raise PublicValueError("hierarchy must give the groups of each of the categories.")
     return tuple(map(tuple, hierarchy))
+
+
+def _grouped(labels, hierarchy):
+    """Return the labels in an order in which each group is contiguous, and their hierarchy."""
+    ranks: list[list[int]] = []
+    # Groups are numbered by their first label, and named within the groups above.
+    known: dict[tuple, int] = {}
+    for path in _paths(labels, hierarchy):
+        nodes = [tuple(path[: depth + 1]) for depth in range(len(path))]
+        ranks.append([known.setdefault(node, len(known)) for node in nodes])
+    order = sorted(range(len(labels)), key=ranks.__getitem__)
+    if not isinstance(hierarchy[0], int):
+        hierarchy = tuple(hierarchy[i] for i in order)
+    return tuple(labels[i] for i in order), hierarchy
 
 
 def _paths(labels, hierarchy):

@@ -619,6 +619,8 @@ MAX_LEAVES = 1 << 17
 _FLAT = 32
 # The most intervals of the top level, and the most children of each.
 _TOP, _BRANCHES = 24, 16
+# The weight of a level of a hierarchy of labels, relative to the level below.
+_LESS = 0.6
 # The widest interval of a top level without another level between it and the leaves.
 _WIDEST = 128
 
@@ -659,6 +661,14 @@ class ColumnTree:
         The leaf from which distances are measured; it may be outside of the bounds. Widths of
         intervals are proportional to the distance, so that no scale has to be declared: there are
         ``base`` intervals per power of two, and 16 times as many on a level below wide ones.
+
+    Attributes
+    ----------
+    levels : list of ndarray of int
+        The first leaf of each node of each level, from the leaves up.
+    weights : ndarray of shape (n_levels,)
+        Factors of the counts of each level, with squares of sum ``n_levels``. They are 1 for
+        intervals. Wider groups of labels have more records, and need less precision.
     """
 
     def __init__(self, n_values, *, nullable=False, is_flat=False, groups=(), anchor=0):
@@ -666,6 +676,8 @@ class ColumnTree:
         self.anchor, self.base = anchor, 1
         self.levels = [np.arange(n_values)]
         self.levels += [np.flatnonzero(np.diff(own, prepend=-1)) for own in groups[::-1]]
+        weights = _LESS ** np.arange(len(self.levels))
+        self.weights = weights * np.sqrt(len(self.levels) / (weights**2).sum())
         if is_flat or n_values <= _FLAT:
             return
         while len(finer := _intervals(n_values, anchor, 2 * self.base)) <= _TOP:
@@ -675,6 +687,7 @@ class ColumnTree:
         self.levels.append(_intervals(n_values, anchor, self.base))
         if self.widths[-1].max() > _WIDEST:
             self.levels.insert(1, _intervals(n_values, anchor, _BRANCHES * self.base))
+        self.weights = np.ones(self.n_levels)
 
     @cached_property
     def sides(self):
@@ -739,11 +752,14 @@ class ColumnTree:
         Returns
         -------
         ndarray of float64 of shape (n_cells,)
-            A record adds one to one cell of each level, a node or null: a vector of l2 norm
-            √n_levels.
+            Multiplied by ``weights``. A record adds the weight of the level to one cell of each
+            level, a node or null: a vector of l2 norm √n_levels.
         """
         leaves, nulls = np.split(leaves, [self.n_values])
-        sums = [np.append(np.add.reduceat(leaves, starts), nulls) for starts in self.levels]
+        sums = [
+            weight * np.append(np.add.reduceat(leaves, starts), nulls)
+            for weight, starts in zip(self.weights, self.levels, strict=True)
+        ]
         return np.concatenate(sums)
 
     def bins(self, starts):
@@ -758,7 +774,7 @@ class ColumnTree:
         Parameters
         ----------
         noisy : ndarray of shape (n_cells,)
-            Counts with independent noise of equal variance.
+            Released counts with independent noise of equal variance.
 
         Returns
         -------
@@ -788,12 +804,13 @@ class ColumnTree:
 
     def summed_up(self, given):
         """Return the best counts of nodes by those of their subtrees, and relative variances."""
-        best, variances = [given[0]], [np.ones(self.n_values)]
-        for counts, parents in zip(given[1:], self.parents, strict=True):
+        own = self.weights**-2
+        best, variances = [given[0]], [np.full(self.n_values, own[0])]
+        for counts, parents, noise in zip(given[1:], self.parents, own[1:], strict=True):
             below = np.bincount(parents, weights=best[-1])
             spread = np.bincount(parents, weights=variances[-1])
-            best.append((counts * spread + below) / (spread + 1))
-            variances.append(spread / (spread + 1))
+            best.append((counts * spread + below * noise) / (spread + noise))
+            variances.append(spread * noise / (spread + noise))
         return best, variances
 
     def cells(self, noisy, noise_scale, n_records=None):
@@ -840,10 +857,11 @@ class ColumnTree:
         -------
         list of tuple of ndarray
             For each level: the group of each cell, then of null, separated at the common edges of
-            cells and nodes; the noisy counts of groups; and their numbers of nodes.
+            cells and nodes; the noisy counts of groups; and their variances, in units of that of
+            a released count.
         """
         tables = []
-        for level, given in zip(self.levels, self._split(noisy), strict=True):
+        for level, given, weight in zip(self.levels, self._split(noisy), self.weights, strict=True):
             firsts = np.searchsorted(level, starts)
             is_edge = level[np.minimum(firsts, len(level) - 1)] == starts
             edges, firsts = starts[is_edge], firsts[is_edge]
@@ -853,12 +871,14 @@ class ColumnTree:
             if self.nullable:
                 groups = np.append(groups, len(edges))
                 counts, sizes = np.append(counts, given[-1]), np.append(sizes, 1)
-            tables.append((groups, counts, sizes))
+            tables.append((groups, counts, sizes / weight**2))
         return tables
 
     def _split(self, noisy):
+        """Return the noisy counts of each level."""
         stops = np.cumsum([len(starts) + self.nullable for starts in self.levels])
-        return np.split(noisy, stops[:-1])
+        levels = np.split(noisy, stops[:-1])
+        return [level / weight for level, weight in zip(levels, self.weights, strict=True)]
 
 
 def _intervals(n_values, anchor, base):

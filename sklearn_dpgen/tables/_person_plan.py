@@ -141,6 +141,7 @@ class PersonPlan:
     def _single_scales(self):
         trees = [v.tree for v in self.layout.variables if v.is_released]
         factors = noise_factors(np.ones(len(trees)), [tree.n_levels for tree in trees])
+        factors /= np.array([tree.weights[0] for tree in trees])
         return self.marginals.mechanism.noise_scales[0] * factors
 
     def _table_scales(self):

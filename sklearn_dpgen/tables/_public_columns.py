@@ -119,10 +119,11 @@ def posterior_leaves(tree, noisy, noise_scale, n_records, public):
     then scaled to the count of the parent.
     """
     leaves, null = public[: tree.n_values], public[tree.n_values :]
-    noise, given = noise_scale**2, tree._split(noisy)
+    given = tree._split(noisy)
     above, spread = np.array([float(n_records)]), np.zeros(1)
     evidence, nulls = 0.0, (null, null)
     for level in range(tree.n_levels - 1, -1, -1):
+        noise = (noise_scale / tree.weights[level]) ** 2
         starts = tree.levels[level]
         seen, widths = np.add.reduceat(leaves, starts), tree.widths[level].astype(np.float64)
         n_nodes = len(starts)
@@ -139,7 +140,7 @@ def posterior_leaves(tree, noisy, noise_scale, n_records, public):
         whole = above[parents]
         sampling = whole**2 * share * (1 - share) / (total + 2)
         # Where the parent is below the noise, counts of its children tell nothing.
-        (live,) = np.nonzero(whole > noise_scale)
+        (live,) = np.nonzero(whole**2 > noise)
         counts, variances = whole * share, sampling.copy()
         if len(live):
             own = counted[live], noise, counts[live], sampling[live]

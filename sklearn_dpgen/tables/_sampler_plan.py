@@ -217,7 +217,9 @@ class SamplerPlan:
     def _single_scales(self):
         measured = [j for j, tree in enumerate(self._table.trees) if tree.n_cells > 1]
         weights = np.array([self._table.weight((j,)) for j in measured])
-        factors = noise_factors(weights, [self._table.trees[j].n_levels for j in measured])
+        trees = [self._table.trees[j] for j in measured]
+        factors = noise_factors(weights, [tree.n_levels for tree in trees])
+        factors /= np.array([tree.weights[0] for tree in trees])
         return self.marginals.mechanism.noise_scales[0] * factors
 
     def _table_scales(self):
