@@ -246,9 +246,9 @@ def _grouped(labels, hierarchy):
     ranks: list[list[int]] = []
     # Groups are numbered by their first label, and named within the groups above.
     known: dict[tuple, int] = {}
-    for path in _paths(labels, hierarchy):
+    for i, path in enumerate(_paths(labels, hierarchy)):
         nodes = [tuple(path[: depth + 1]) for depth in range(len(path))]
-        ranks.append([known.setdefault(node, len(known)) for node in nodes])
+        ranks.append([known.setdefault(node, len(known)) for node in (*nodes, (i,))])
     order = sorted(range(len(labels)), key=ranks.__getitem__)
     if not isinstance(hierarchy[0], int):
         hierarchy = tuple(hierarchy[i] for i in order)
