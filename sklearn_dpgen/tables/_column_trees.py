@@ -38,7 +38,7 @@ _MAX_LOG = 3.0
 _ROUNDING = 1e-9
 
 
-def posterior_counts(noisy, noise_scale, totals, parents=None):
+def posterior_counts(noisy, noise_scale, totals, parents=None, widths=None):
     """Return posterior mean counts of unordered categories from noisy counts.
 
     Parameters
@@ -50,6 +50,8 @@ def posterior_counts(noisy, noise_scale, totals, parents=None):
         Sum of the counts, or of those of each parent.
     parents : ndarray of int of shape (k,), default=None
         The parent of each category; None for a single one.
+    widths : ndarray of shape (k,), default=None
+        Positive; the expected counts are in proportion to them. None for equal ones.
 
     Returns
     -------
@@ -59,12 +61,13 @@ def posterior_counts(noisy, noise_scale, totals, parents=None):
 
     Notes
     -----
-    The prior is a gamma distribution of maximum evidence (empirical Bayes), whose mean is that of
-    the categories of a parent. Counts far above the noise are left out of it. The residual of a sum
-    is distributed by the variances.
+    The prior is a gamma distribution of maximum evidence (empirical Bayes), whose mean is an even
+    share of the sum of a parent. Counts far above the noise are left out of it. The residual of a
+    sum is distributed by the variances.
     """
     totals = np.atleast_1d(totals)
     parents = np.zeros(len(noisy), dtype=np.int64) if parents is None else parents
+    widths = np.ones(len(noisy)) if widths is None else widths
     scales = np.broadcast_to(np.asarray(noise_scale, dtype=np.float64), noisy.shape)
     means, variances = np.maximum(noisy, 0.0), scales**2
     small = noisy < _CLEAR * scales
@@ -73,16 +76,22 @@ def posterior_counts(noisy, noise_scale, totals, parents=None):
     if small.any():
         own, n = parents[small], len(totals)
         rest = totals - np.bincount(parents[~small], weights=noisy[~small], minlength=n)
-        mean = (rest / np.maximum(np.bincount(own, minlength=n), 1))[own]
+        mean = rest[own] * widths[small] / np.bincount(own, weights=widths[small])[own]
         mean = np.maximum(mean, 1e-3 * scales[small])
         means[small], variances[small] = _gamma_posterior(noisy[small], scales[small], mean)
     return _with_sums(means, variances, totals, parents), variances
 
 
-def _gamma_posterior(noisy, noise_scales, means):
-    """Return posterior means and variances under gamma priors with these means and one shape."""
-    rows = [slice(i, i + _ROWS) for i in range(0, len(noisy), _ROWS)]
-    parts = [(noisy[own, None], noise_scales[own, None], means[own, None]) for own in rows]
+def _gamma_posterior(*given):
+    """Return posterior means and variances under gamma priors of one shape.
+
+    Parameters
+    ----------
+    noisy, noise_scales, means : ndarray of shape (k,)
+        Noisy counts and their noise, and the means of the prior.
+    """
+    rows = [slice(i, i + _ROWS) for i in range(0, len(given[0]), _ROWS)]
+    parts = [[values[own, None] for values in given] for own in rows]
     evidence = sum(
         np.array([_joint(*nodes, shape)[1] for shape in _SHAPES])
         for nodes in (_nodes(*part) for part in parts)
@@ -158,8 +167,8 @@ def hierarchy_counts(tree, noisy, noise_scale, n_records):
     Returns
     -------
     counts, variances : ndarray of shape (tree.n_values,)
-        Where the children of a node are below the noise, they share its count evenly. Variances
-        are scaled to add up to no more than that of the widest group.
+        Where leaves are below the noise, they share the count of their group evenly. Variances are
+        scaled to add up to no more than that of the widest group.
 
     Notes
     -----
@@ -173,7 +182,8 @@ def hierarchy_counts(tree, noisy, noise_scale, n_records):
         is_top = level == tree.n_levels - 1
         parents = np.zeros(len(best[level]), dtype=np.int64) if is_top else tree.parents[level]
         scales = noise_scale * np.sqrt(relative[level])
-        totals, variances = posterior_counts(best[level], scales, totals, parents)
+        own = scales, totals, parents, tree.widths[level]
+        totals, variances = posterior_counts(best[level], *own)
         sums = np.bincount(parents, weights=variances)
         share = np.minimum(spread / np.maximum(sums, 1e-300), 1)
         spread = variances * share[parents]
