@@ -69,7 +69,8 @@ _HEAD = """\
 #   type: numeric      low, high; integer: true or false; step; nullable: true if values may be
 #                      missing
 #   type: datetime     low, high, such as '2020-01-31'; resolution: D for days
-#   type: categorical  categories: ['no', 'yes']  (quote labels that are texts)
+#   type: categorical  categories: ['no', 'yes']  (quote labels that are texts); for many labels
+#                      categories_from: codes.txt  (one a line); hierarchy: [1, 3]  (prefixes)
 #   type: ordinal      values: [1, 2, 3]
 #   type: identifier   never learned; synthetic rows are numbered; --unit may name it
 #

@@ -108,7 +108,7 @@ def _group_parts(shares, parts, n_groups):
 
 
 def group_hierarchy(shares, levels, n_groups):
-    """Group the categories of a hierarchy into its nodes, or neighbouring nodes of one parent.
+    """Group the categories of a hierarchy into its nodes, or several nodes of one parent.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ class ColumnBlocks:
         For some columns the part of each category, at most 96: no block is in several parts.
     levels : mapping of int to sequence of ndarray of int, default={}
         For columns with a hierarchy the node of each category at each level, from the widest down.
-        Their blocks and groups are nodes, or neighbouring nodes of one parent.
+        Their blocks and groups are nodes, or several nodes of one parent.
     """
 
     def __init__(

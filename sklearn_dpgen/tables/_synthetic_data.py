@@ -44,6 +44,8 @@ __all__ = ["SyntheticDataClassifier", "SyntheticDataRegressor"]
 
 # Bounds on the automatic number of rows of a draw, which is otherwise the number of records.
 _LEAST, _MOST = 5000, 50_000
+# The most one-hot features: 50,000 rows of so many take 1.5 GiB.
+_WIDEST = 4096
 
 
 def estimator_has(method):
@@ -287,6 +289,13 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         unknown = [name for name in features if name not in schema]
         if unknown:
             raise PublicValueError(f"X must have columns of the schema only, got {unknown}.")
+        wide = max(features, key=lambda name: schema[name].domain.n_features, default=None)
+        width = sum(schema[name].domain.n_features for name in features)
+        if (self.encode or self.estimator is None) and width > _WIDEST:
+            raise PublicValueError(
+                f"X must have at most {_WIDEST} encoded features with encode=True, got {width}: "
+                f"leave out column {wide!r}, or take another estimator with encode=False."
+            )
         params = {k: value for k, value in self._ledger_and_unit().items() if value is not None}
         if self._is_frozen():
             check_is_fitted(self._unwrapped_sampler())
