@@ -137,8 +137,10 @@ class Column(ABC):
 class CategoryColumn(Column):
     """A column encoded as one of finitely many categories, one-hot; null is the last."""
 
-    # The group of each category at each level of a declared hierarchy, from the widest down.
-    groups: tuple[np.ndarray, ...] = ()
+    @property
+    def groups(self) -> tuple[np.ndarray, ...]:
+        """The group of each category at each level of a declared hierarchy, if there is one."""
+        return ()
 
     @property
     @abstractmethod

@@ -159,7 +159,8 @@ class Categorical(_Labels):
         """
         if self.hierarchy is None:
             return ()
-        paths, levels = _paths(self.categories, self.hierarchy), []
+        levels: list[np.ndarray] = []
+        paths = _paths(self.categories, self.hierarchy)
         for depth in range(1, max(map(len, paths), default=0) + 1):
             names = [tuple(path[:depth]) for path in paths]
             # A shorter path ends in the label alone.

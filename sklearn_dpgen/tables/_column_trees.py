@@ -92,14 +92,14 @@ def _gamma_posterior(*given):
     """
     rows = [slice(i, i + _ROWS) for i in range(0, len(given[0]), _ROWS)]
     parts = [[values[own, None] for values in given] for own in rows]
-    evidence = sum(
-        np.array([_joint(*nodes, shape)[1] for shape in _SHAPES])
-        for nodes in (_nodes(*part) for part in parts)
-    )
+    evidence = np.zeros(len(_SHAPES))
+    for part in parts:
+        nodes = _nodes(*part)
+        evidence += [_joint(nodes, shape)[1] for shape in _SHAPES]
     shape, found = _SHAPES[np.argmax(evidence)], []
     for part in parts:
         nodes = _nodes(*part)
-        weights, x = _joint(*nodes, shape)[0], nodes[0]
+        weights, x = _joint(nodes, shape)[0], nodes[0]
         mean = (weights * x).sum(axis=1)
         found.append((mean, np.maximum((weights * x**2).sum(axis=1) - mean**2, 0)))
     posterior_means, variances = map(np.concatenate, zip(*found, strict=True))
@@ -119,8 +119,9 @@ def _nodes(noisy, noise_scale, mean):
     return x, logs, fixed, mean
 
 
-def _joint(x, logs, fixed, mean, shape):
+def _joint(nodes, shape):
     """Return the posterior weights of nodes, and the log-evidence of a shape of the prior."""
+    x, logs, fixed, mean = nodes
     joint = fixed + shape * (logs - x / mean + np.log(shape / mean)) - gammaln(shape)
     top = joint.max(axis=1, keepdims=True)
     joint = np.exp(joint - top)

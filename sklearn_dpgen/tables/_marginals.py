@@ -34,6 +34,8 @@ __all__ = [
 MAX_BLOCKS = 96
 # The most columns of a marginal.
 MAX_COLUMNS = 7
+# The groups of an ordered column that are left to it beside those of a hierarchy.
+_FEW = 5
 
 
 def group_categories(shares, n_groups, *, is_ordered, edge=0):
@@ -285,12 +287,37 @@ class ColumnBlocks:
 
         If all columns are ordered, each has ``finer`` times as many groups, up to its blocks.
         """
-        sizes = [self.sizes[j] for j in columns]
-        shape = balanced_shape(sizes, n_cells)
+        shape = self._shape(columns, n_cells)
         if all(self._is_ordered[j] for j in columns):
+            sizes = [self.sizes[j] for j in columns]
             shape = [min(n, math.floor(finer * k)) for n, k in zip(sizes, shape, strict=True)]
         groups = (self._groups_of(j, k) for j, k in zip(columns, shape, strict=True))
         return Marginal(tuple(columns), tuple(groups))
+
+    def _shape(self, columns, n_cells):
+        """Return the number of groups of each column.
+
+        Widest groups of a hierarchy have nothing in common once they are joined, whereas few groups
+        of ordered columns lose little. So a hierarchy keeps its widest groups, if there is one and
+        others of the columns keep all of their categories or five ordered groups.
+        """
+        sizes = [self.sizes[j] for j in columns]
+        shape = balanced_shape(sizes, n_cells)
+        own = [axis for axis, j in enumerate(columns) if j in self._levels]
+        if len(own) != 1:
+            return shape
+        rest = [axis for axis in range(len(columns)) if axis != own[0]]
+        least = [
+            min(sizes[axis], _FEW) if self._is_ordered[columns[axis]] else sizes[axis]
+            for axis in rest
+        ]
+        n_widest = len(np.unique(self._levels[columns[own[0]]][0]))
+        most = min(n_widest, int(n_cells / math.prod(least)))
+        if most <= shape[own[0]]:
+            return shape
+        others = balanced_shape([sizes[axis] for axis in rest], n_cells / most)
+        groups = dict(zip(rest, others, strict=True)) | {own[0]: most}
+        return tuple(groups[axis] for axis in range(len(columns)))
 
     def frequencies(self, marginal):
         """Return the frequencies of the cosine basis of each axis of a marginal.

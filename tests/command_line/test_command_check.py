@@ -227,3 +227,40 @@ def test_a_fit_says_who_is_protected_by_the_identifiers(run, visits):
     assert "number of persons | 30" in card.replace("\\", "")
     card = (visits / "b" / "model-card.md").read_text()
     assert "A person with several records is not protected as a whole" in card
+
+
+HIERARCHY = "code: {type: categorical, categories_from: codes.txt, hierarchy: [1]}\n"
+
+
+def test_labels_of_a_file_beside_the_schema(run, folder):
+    (folder / "public").mkdir()
+    (folder / "public" / "schema.yaml").write_text(HIERARCHY, encoding="utf-8")
+    (folder / "public" / "codes.txt").write_text("A1\nB1\nA2\n", encoding="utf-8")
+    codes = ["A1", "B1", "C1"] * 20
+    pd.DataFrame({"code": codes}).to_csv("codes.csv", index=False)
+    done = run("check", "public/schema.yaml", "codes.csv", "--json")
+    assert done.json["faults"] == {"code": {"undeclared": 20}}
+    pd.DataFrame({"code": codes}).replace("C1", "A2").to_csv("codes.csv", index=False)
+    budget = ("--epsilon", 3, "--delta", 1e-5)
+    assert run("plan", "--schema", "public/schema.yaml", "--rows", 60, *budget).code == 0
+    done = run("synthesize", "codes.csv", "--schema", "public/schema.yaml", *budget, "--out", "out")
+    assert done.code == 0
+    assert set(pd.read_csv("out/synthetic.csv")["code"]) <= {"A1", "A2", "B1"}
+    # The model has the labels, and needs no file.
+    (folder / "public" / "codes.txt").unlink()
+    done = run("sample", "out/model.safetensors", "--rows", 5, "--out", "more.csv")
+    assert done.code == 0
+    assert len(pd.read_csv("more.csv")) == 5
+
+
+def test_other_files_are_not_read(run, folder):
+    (folder / "codes.txt").write_text("A1\nA1\n", encoding="utf-8")
+    (folder / "schema.yaml").write_text(HIERARCHY, encoding="utf-8")
+    done = run("check", "schema.yaml")
+    assert (done.code, "distinct" in done.all, "A1" in done.all) == (1, True, False)
+    (folder / "public").mkdir()
+    text = HIERARCHY.replace("codes.txt", "../codes.txt")
+    (folder / "public" / "schema.yaml").write_text(text, encoding="utf-8")
+    done = run("check", "public/schema.yaml")
+    assert done.code == 1
+    assert "in the folder of the schema" in done.all

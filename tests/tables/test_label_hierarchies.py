@@ -12,11 +12,18 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sampler_breaches import tell_bins
 from sampler_tables import law_parts, listen, make
+from sklearn.dummy import DummyClassifier
 
 import sklearn_dpgen
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.schema import Categorical, Numeric, RelationalSchema, Schema, Table
-from sklearn_dpgen.tables import LocalTableSampler, RelationalSampler, TableSampler, _column_trees
+from sklearn_dpgen.tables import (
+    LocalTableSampler,
+    RelationalSampler,
+    SyntheticDataClassifier,
+    TableSampler,
+    _column_trees,
+)
 from sklearn_dpgen.tables._column_trees import ColumnTree
 from sklearn_dpgen.tables._marginals import MAX_BLOCKS, ColumnBlocks, group_hierarchy
 from sklearn_dpgen.tables._releases import release_singles, total_records
@@ -331,6 +338,25 @@ def test_groups_of_marginals_are_nodes(n_groups):
         assert (chapters == 1).all()
 
 
+@pytest.mark.parametrize(
+    ("n_cells", "shape"),
+    [(13 * 5, (13, 5)), (13 * 5 - 1, (12, 5)), (13 * 7 + 6, (13, 7)), (30, (6, 5)), (16, (4, 4))],
+)
+def test_widest_groups_are_kept_beside_ordered_columns(n_cells, shape):
+    """There are 12 chapters and null, and 96 values of an ordered column."""
+    shares = [cells_of(30.0)[1].shares, np.full(96, 1 / 96), np.full(8, 1 / 8)]
+    ordered = [False, True, False]
+    blocks = ColumnBlocks(shares, ordered, [1, 0, 0], [0] * 3, levels={0: COLUMN.groups})
+    assert blocks.marginal((0, 1), n_cells).shape == shape
+    # Other labels without an order are not joined for that.
+    assert blocks.marginal((0, 2), n_cells).shape[1] == min(8, math.isqrt(n_cells))
+    # Two hierarchies are alike.
+    levels = {0: COLUMN.groups, 1: COLUMN.groups}
+    two = ColumnBlocks(shares[:1] * 2, [False] * 2, [1, 1], [0, 0], levels=levels)
+    even = math.isqrt(n_cells)
+    assert two.marginal((0, 1), n_cells).shape == (even, n_cells // even)
+
+
 def test_groups_of_single_labels_would_be_seen():
     shares = cells_of(30.0)[1].shares
     flat = blocks_of(shares, Categorical(LABELS, nullable=True))
@@ -479,3 +505,26 @@ def test_rows_of_persons_have_codes():
     assert set(drawn["code"].dropna()) <= {*LABELS}
     levels = [part for part in sampler.one_way_marginals_ if part.columns == ("stays.code",)]
     assert [len(part.counts) for part in levels] == [NULL + 1, 79, 13]
+
+
+def test_too_many_features_of_a_predictor_are_refused():
+    labels = [f"{i:05d}" for i in range(5000)]
+    schema = Schema(dict(SCHEMA) | {"code": Categorical(labels, hierarchy=[2])})
+    frame = hospital(200).assign(code=labels[:200])
+
+    class Unread(pd.DataFrame):
+        """A frame whose values nobody reads."""
+
+        def __getitem__(self, key):
+            raise AssertionError
+
+    model = SyntheticDataClassifier(sampler_of(schema, target="sex"))
+    with pytest.raises(ValueError, match="at most 4096 encoded features .* 'code'"):
+        model.fit(Unread(frame))
+    plain = SyntheticDataClassifier(
+        sampler_of(schema, target="sex", epsilon=50.0),
+        DummyClassifier(),
+        encode=False,
+        n_draws=1,
+    )
+    assert set(plain.fit(frame).predict(frame.drop(columns="sex"))) <= {0, 1}
