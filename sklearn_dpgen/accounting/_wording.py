@@ -92,6 +92,7 @@ _RELEASED: dict[str, str] = {
     Released.CERTIFIED_LAPLACE_COLUMN: "certified Laplace noise",
     Released.RANDOMIZED_COLUMNS: "local randomization of {times} columns",
     Released.JOINT_ANSWER: "joint randomized response on {times} of {among} columns",
+    Released.OPEN_LABELS: "labels of open columns whose noisy counts pass a threshold ({times})",
     Released.COLUMN_COUNTS: "noisy counts of single columns",
     # This text follows the counts of single columns.
     Released.MARGINAL_COUNTS: "of {times} marginals",
@@ -130,6 +131,7 @@ _BOUNDS: dict[str, str] = {
     BoundKind.ONE_CELL: (
         "a record counts once in each weighted table, and the vector of weights has norm 1"
     ),
+    BoundKind.ONE_OPEN_LABEL: "a {unit} counts for one label of each open column",
     BoundKind.ONE_VOTE: "a record has one vote, so two counts change by one",
     BoundKind.ONE_LABEL: "one label for another changes two counts by one",
     BoundKind.ONE_BIN: (

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_random_state
 
 from sklearn_dpgen.accounting import GaussianProfile
+from sklearn_dpgen.accounting._guarantee import Released
 from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,
@@ -266,6 +267,12 @@ def audit(
         fields = {"epsilon": epsilon, "neighbours": neighbours, "n_releases": n_releases}
         return _result(estimator, method, claim, confidence, started, findings=findings, **fields)
     claim = _claim(estimator, X, y, sensitive_features)
+    if any(event.what is Released.OPEN_LABELS for event in claim.events):
+        # Counts of different labels cannot be compared one by one.
+        raise PublicValueError(
+            "estimator must have known labels for an audit, got open columns: declare their "
+            "categories. The discovery of labels adds noise to counts as other releases do."
+        )
     search = WhiteBox(
         estimator,
         X,

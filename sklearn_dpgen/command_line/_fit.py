@@ -465,7 +465,7 @@ def _compare(sampler, given, synthetic, out, arguments, console):
     from sklearn_dpgen.reporting import QualityReport
 
     console.say("Comparing with the private records.")
-    schema = sampler.schema
+    schema = getattr(sampler, "schema_", sampler.schema)
     tables = (
         {"": (schema, [])}
         if "" in given
@@ -481,9 +481,7 @@ def _compare(sampler, given, synthetic, out, arguments, console):
         # The report takes the name of a column, of whichever table.
         columns = (c for n in given for c in schema[n].schema if f"{n}.{c}" == target)
         target = next(columns, None)
-    page = QualityReport(
-        real, synthetic, privacy=sampler.privacy_, schema=sampler.schema, target=target
-    )
+    page = QualityReport(real, synthetic, privacy=sampler.privacy_, schema=schema, target=target)
     out.text(_NOT_PRIVATE, page.to_html())
     console.warn(f"{_NOT_PRIVATE} shows the private records without noise. Do not publish it.")
 
@@ -577,12 +575,14 @@ def risk_of(report: "PrivacyReport") -> dict:
 def made_up_table(schema: "Schema", n_rows: int) -> "pd.DataFrame":
     """Return a random public table of shape (n_rows, n_columns).
 
-    The columns are independent and uniform over the declared values.
+    The columns are independent and uniform over the declared values; an open column has ten labels.
     """
     import numpy as np
     import pandas as pd
 
     rng = np.random.default_rng()
+    labels = [f"label {i}" for i in range(10)]
+    schema = schema.with_labels(dict.fromkeys(schema.open_columns, labels))
     return pd.DataFrame(
         {name: _values(column, n_rows, rng).to_numpy() for name, column in schema.items()}
     )

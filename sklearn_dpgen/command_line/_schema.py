@@ -72,6 +72,8 @@ _HEAD = """\
 #   type: categorical  categories: ['no', 'yes']  (quote labels that are texts); for many labels
 #                      categories_from: codes.txt  (one a line); hierarchy: [1, 3]  (prefixes)
 #   type: ordinal      values: [1, 2, 3]
+#   type: open_categorical   labels that nobody can list, such as towns: a fit discovers those of
+#                      many rows, and the label 'other' replaces all others
 #   type: identifier   never learned; synthetic rows are numbered; --unit may name it
 #
 # A number that is a code is a category. Remove columns that need no synthetic counterpart, such as
@@ -598,6 +600,8 @@ def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> di
         "repeated_keys" are the identifiers and the unit, if rows share a value. "n_rows" is the
         number of rows. No value of the table is returned.
     """
+    # Each label fits a column that is open.
+    schema = schema.with_labels(dict.fromkeys(schema.open_columns, ()))
     found = _nothing_found() | {"repeated_keys": []}
     beside = {} if unit is None else {unit: None}
     try:

@@ -14,7 +14,7 @@ from sklearn_dpgen.evolution._variation_interface import (
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import Array, demand, is_distribution, saved
 from sklearn_dpgen.preprocessing import PublicRows, PublicTable, TabularEncoder
-from sklearn_dpgen.schema import Categorical, Ordinal, Schema
+from sklearn_dpgen.schema import Categorical, OpenCategorical, Ordinal, Schema
 from sklearn_dpgen.utils._validation import Integral, Real, Sampler, check_positive
 
 __all__ = ["TabularVariation"]
@@ -324,7 +324,7 @@ class _NumberBlock:
 def _candidate_column(column):
     if column.is_constant:
         return _CategoryBlock(1, False)
-    if isinstance(column, Categorical):
+    if isinstance(column, Categorical | OpenCategorical):
         return _CategoryBlock(len(column.labels), column.nullable)
     if isinstance(column, Ordinal):
         n_steps = len(column.labels) - 1

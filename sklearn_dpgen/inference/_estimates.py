@@ -88,7 +88,7 @@ def design(frame, sampler, features):
     columns, names = [np.ones(len(frame))], ["intercept"]
     complete = np.ones(len(frame), dtype=bool)
     for name in features:
-        column = sampler.schema[name]
+        column = sampler.schema_[name]
         complete &= frame[name].notna().to_numpy()
         if is_number(column):
             columns.append(np.nan_to_num(values(frame, name)))
@@ -177,7 +177,7 @@ def estimate_means(
     check_sampler(sampler)
     check_level(confidence_level)
     columns = check_columns(sampler, columns, "columns")
-    wrong = [name for name in columns if not is_number(sampler.schema[name])]
+    wrong = [name for name in columns if not is_number(sampler.schema_[name])]
     if wrong:
         raise PublicValueError(f"columns must be numeric, got {wrong}.")
     found = []
@@ -234,12 +234,12 @@ def estimate_shares(
     check_level(confidence_level)
     if isinstance(events, str):
         (name,) = check_columns(sampler, events, "events")
-        labels = getattr(sampler.schema[name], "labels", None)
+        labels = getattr(sampler.schema_[name], "labels", None)
         if labels is None:
             raise PublicValueError(
                 f"events must be a column with labels or a list of conditions, got {name!r}."
             )
-        events = [{name: v} for v in (*labels, *[None] * sampler.schema[name].nullable)]
+        events = [{name: v} for v in (*labels, *[None] * sampler.schema_[name].nullable)]
     events = list(events) if is_list_like(events) else []
     if not events or not all(isinstance(event, Mapping) for event in events):
         raise PublicValueError("events must be a column, or a list of conditions.")
@@ -314,10 +314,10 @@ def estimate_regression(
     features = check_columns(sampler, features, "features")
     if target in features:
         raise PublicValueError(f"features must not include the target, got {target!r}.")
-    dates = [name for name in features if isinstance(sampler.schema[name], Datetime)]
+    dates = [name for name in features if isinstance(sampler.schema_[name], Datetime)]
     if dates:
         raise PublicValueError(f"features must be numeric or have labels, got the dates {dates}.")
-    if positive is None and not is_number(sampler.schema[target]):
+    if positive is None and not is_number(sampler.schema_[target]):
         raise PublicValueError(
             f"target must be numeric, or positive must name its values, got {target!r}."
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from sklearn_dpgen.accounting import GaussianProfile, LaplaceProfile, compose_epsilon
 from sklearn_dpgen.accounting._certified import (
@@ -282,6 +283,9 @@ class GaussianSequenceMechanism(CentralMechanism):
         point. See :ref:`certified_noise`.
     n_changed : sequence of int or None, default=None
         Largest number of values that differ between neighbours. None is all of them.
+    n_open : int, default=0
+        Number of tables of open categories that the first release counts, by
+        :meth:`GaussianSequenceRun.release_open`. 0 is none: the first release is like the others.
 
     Attributes
     ----------
@@ -289,13 +293,41 @@ class GaussianSequenceMechanism(CentralMechanism):
         σ_t = Δ / (μ √s_t) for the share s_t, rounded up.
     selection : SelectionMechanism or None
         Selects the indices.
+    threshold_delta : float
+        δ₀, 0.05 δ: the probability that a category of a single record passes its threshold.
 
     Notes
     -----
+    **Open categories.** Their first release has a count for each category with a record, in each of
+    k tables; a record is in one category of each. Counts with noise below τ = c + σ z are dropped,
+    with c the contribution of a record and P(N(0, 1) ≥ z) = δ₀/k. Let D and D' be neighbours, and
+    M̃ the noisy counts of the categories that occur in both. Of the other categories, all of one
+    record, D has at most k, and so has D'; let E be the event that one of those of D is kept, and
+    E' the same of D'. Noise is independent, so E is independent of M̃(D), P(E) ≤ δ₀, and without E
+    the output is a function of M̃(D). Hence
+
+        P(M(D) ∈ S) ≤ δ₀ + (1 − δ₀) P(M̃(D) ∈ S)
+                    ≤ δ₀ + (1 − δ₀) (δ_μ(ε) + e^ε P(M̃(D') ∈ S)),
+
+    with δ_μ the Gaussian profile, and P(M(D') ∈ S) ≥ (1 − δ₀) P(M̃(D') ∈ S) alike. So the profile is
+    that of a Gaussian mechanism with a catastrophic failure of probability δ₀, in both directions,
+    whether a record is replaced, added or removed. It is composed with all later releases, in
+    which the kept categories are known.
+
+    Of all rules that keep a category by its count n and have a trade-off function f, the keep
+    probability π(n + 1) = 1 − f(π(n)) is the largest (by induction, as f decreases). For the f of
+    (ε, δ)-privacy it is the optimum of [2]_; for Gaussian privacy, Φ(Φ⁻¹(δ₀) + (n − 1) μ), the
+    Gaussian threshold.
+
     Releases with noise σ_t are adaptively as private as one with sensitivity μ and unit noise,
     μ² = Σ Δ²/σ_t², whose privacy profile is exact (Dong, Roth and Su, "Gaussian differential
     privacy", 2022, Corollary 3.3). With selections, :func:`compose_epsilon` composes this profile
     with theirs; releases and selections may be in any order, and adaptive.
+
+    References
+    ----------
+    .. [2] D. Desfontaines, J. Voss, B. Gipson, C. Mandayam, "Differentially private partition
+       selection", PoPETs 2022, Theorem 1.
     """
 
     sensitivity: float
@@ -307,6 +339,7 @@ class GaussianSequenceMechanism(CentralMechanism):
     score_range: float | None = None
     n_values: Sequence[int] | None = None
     n_changed: Sequence[int] | None = None
+    n_open: int = 0
     noise_scales: tuple[float, ...] = field(init=False)
     selection: SelectionMechanism | None = field(init=False)
 
@@ -327,7 +360,12 @@ class GaussianSequenceMechanism(CentralMechanism):
                 "selection_share and score_range must be None without selections."
             )
         n_values, n_changed = _checked_sizes(self.n_values, self.n_changed, len(shares))
+        n_open = check_count(self.n_open, "n_open") if self.n_open != 0 else 0
         rest = delta if n_values is None else remaining_delta(delta, sum(n_values))
+        if n_open:
+            rest = math.nextafter(
+                (rest - _THRESHOLD_PART * delta) / (1 - _THRESHOLD_PART * delta), 0
+            )
         mus, epsilon0 = calibrate_releases(epsilon, rest, gaussian_shares=shares, **priced)
         if epsilon0 is not None:
             score_range = check_positive(self.score_range, "score_range")
@@ -343,8 +381,34 @@ class GaussianSequenceMechanism(CentralMechanism):
             selection=selection,
             n_values=n_values,
             n_changed=n_changed,
+            n_open=n_open,
         )
         set_fields(self, noise_scales=self._scales(mus))
+
+    @property
+    def threshold_delta(self) -> float:
+        return _THRESHOLD_PART * self.delta if self.n_open else 0.0
+
+    def threshold(self, contribution: float) -> float:
+        """Return the noisy count from which an open category is released.
+
+        Parameters
+        ----------
+        contribution : float
+            The count of a category of a single record.
+
+        Returns
+        -------
+        float
+            τ, with a margin for the grid of the noise; 0 without noise.
+        """
+        if not self.n_open:
+            raise PublicRuntimeError("The privacy budget paid for no open categories.")
+        scale = self.noise_scales[0]
+        # Rounding raises a value by less than half a step of the grid, and the tail of discrete
+        # noise is at most that of continuous noise one step before; a step is below σ / 1000.
+        deviations = -float(ndtri(self.threshold_delta / self.n_open)) + 1 / 512
+        return contribution + scale * deviations if scale > 0 else 0.0
 
     def _scales(self, mus):
         """Return scales whose cost is the budget, and that are almost as small as possible."""
@@ -378,13 +442,20 @@ class GaussianSequenceMechanism(CentralMechanism):
         """Return the profiles of all releases, for :func:`compose_epsilon`."""
         mus = self._mus(scales)
         releases = [(GaussianProfile(mu), 1) for mu in mus]
-        if self.n_values is not None:
-            releases = [(self._certified_profile(mus, self.n_values), 1)]
+        if self._failure:
+            releases = [(self._joint_profile(mus), 1)]
         return releases if self.selection is None else [*releases, self.selection.cost]
 
-    def _certified_profile(self, mus, n_values):
+    @property
+    def _failure(self):
+        """The probability of a catastrophic failure, of certified noise or of a threshold."""
+        certified = 0.0 if self.n_values is None else certified_failure(sum(self.n_values))
+        return certified + self.threshold_delta
+
+    def _joint_profile(self, mus):
+        """Return the profile of all Gaussian releases together."""
         mu = math.sqrt(math.fsum(mu**2 for mu in mus))
-        return FailingGaussianProfile(mu, certified_failure(sum(n_values)))
+        return FailingGaussianProfile(mu, self._failure) if self._failure else GaussianProfile(mu)
 
     @property
     def n_releases(self) -> int:
@@ -399,10 +470,7 @@ class GaussianSequenceMechanism(CentralMechanism):
         """
         if self.noise_scales[0] == 0:
             return ()
-        mus = self._mus(self.noise_scales)
-        profile = GaussianProfile(math.sqrt(math.fsum(mu**2 for mu in mus)))
-        if self.n_values is not None:
-            profile = self._certified_profile(mus, self.n_values)
+        profile = self._joint_profile(self._mus(self.noise_scales))
         selections = () if self.selection is None else (self.selection.cost,)
         return ((profile, 1), *selections)
 
@@ -474,17 +542,65 @@ class GaussianSequenceRun(CentralRun):
             raise PublicRuntimeError(
                 "All releases that the privacy budget paid for were made: no more."
             )
+        if self._mechanism.n_open and len(self._scales) == len(self._mechanism.noise_scales):
+            raise PublicRuntimeError("Open categories must be released first, by release_open.")
         if self._n_values is not None and len(value) > (most := self._n_values.pop(0)):
             raise PublicRuntimeError(
                 f"The privacy budget paid for {most} values, not {len(value)}."
             )
         return noise.add(value, self._scales.pop(0), "gaussian")
 
+    def release_open(
+        self, value: np.ndarray, contribution: float, noise: NoiseSource
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the categories whose counts pass the threshold, with the noise of the release.
+
+        Parameters
+        ----------
+        value : ndarray of float64 of shape (n,)
+            Positive counts of the categories that occur, of all open tables. Their number is
+            private: only kept categories may be used. The caller ensures the sensitivity.
+        contribution : float
+            The count of a category of a single record.
+        noise : NoiseSource
+            As for :meth:`release`.
+
+        Returns
+        -------
+        kept : ndarray of int of shape (n_kept,)
+            Indices, in the order of ``value``, which must not be released.
+        noisy : ndarray of float64 of shape (n_kept,)
+            Their noisy counts.
+
+        Raises
+        ------
+        PublicRuntimeError
+            The mechanism has no open categories, they were released, or ``noise`` is of another
+            kind.
+        """
+        self._check_noise(noise)
+        self._check_vector(value)
+        threshold = self._mechanism.threshold(contribution)
+        if len(self._scales) < len(self._mechanism.noise_scales):
+            raise PublicRuntimeError("Open categories must be released first, and once.")
+        if self._n_values is not None:
+            # Values that are equal in both neighbours have equal distributions, exact or not, so
+            # that only those which differ are paid for.
+            self._n_values.pop(0)
+        noisy = noise.add(value, self._scales.pop(0), "gaussian")
+        # Categories of no record are not paid for.
+        kept = np.flatnonzero((value > 0) & (noisy >= threshold))
+        return kept, noisy[kept]
+
     def select(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
         """Return indices of large scores, as in ``SelectionRun.release``."""
         if self._selection is None:
             raise PublicRuntimeError("The privacy budget paid for no selection.")
         return self._selection.release(scores, noise, count=count)
+
+
+# Share of δ for the thresholds of open categories, half of what a ledger reserves for failures.
+_THRESHOLD_PART = 0.05
 
 
 def _checked_sizes(n_values, n_changed, n_releases):

@@ -138,6 +138,11 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         -------
         self
         """
+        if self.schema.open_columns:
+            raise PublicValueError(
+                f"Open columns {[*self.schema.open_columns]} must have known categories: "
+                "TableSampler discovers them privately, and its schema_ declares them."
+            )
         names = list(self.schema)
         names = names if X is None else column_names(X, names)
         columns = self._binned_columns()

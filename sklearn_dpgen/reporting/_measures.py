@@ -34,6 +34,7 @@ from sklearn_dpgen.schema import (
     Implication,
     Inequality,
     Numeric,
+    OpenCategorical,
     Schema,
 )
 from sklearn_dpgen.tables._table_rules import TableRules
@@ -205,8 +206,9 @@ def _encoded(frame, schema):
 
 
 def _is_category(schema):
+    kinds = Categorical | OpenCategorical
     return [
-        isinstance(column, Categorical) and column.n_categories <= _MOST_CATEGORIES
+        isinstance(column, kinds) and column.n_categories <= _MOST_CATEGORIES
         for column in schema.values()
     ]
 

@@ -333,7 +333,7 @@ def _public_parameters(estimator):
 def _declared_schema(estimator):
     """Return the schema of an estimator, or of its sampler or mechanism."""
     holders = (estimator, *(getattr(estimator, name, None) for name in ("sampler", "mechanism")))
-    schemas = (getattr(holder, "schema", None) for holder in holders)
+    schemas = (getattr(holder, "schema_", getattr(holder, "schema", None)) for holder in holders)
     kinds = Schema | Table | RelationalSchema
     return next((schema for schema in schemas if isinstance(schema, kinds)), None)
 

@@ -74,6 +74,9 @@ class Released:
     def __getattr__(self, name):
         if name not in self.names:
             raise AttributeError(f"{name!r} is not among what was released.")
+        if name == "schema":
+            # With the discovered labels of open columns.
+            return getattr(self._estimator, "schema_", self._estimator.schema)
         return getattr(self._estimator, name)
 
     @property

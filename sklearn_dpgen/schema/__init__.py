@@ -2,7 +2,7 @@
 
 from sklearn_dpgen.schema._column import Identifier
 from sklearn_dpgen.schema._dates import Datetime
-from sklearn_dpgen.schema._labels import Categorical, Ordinal
+from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.schema._relational import RelationalSchema, Table
 from sklearn_dpgen.schema._rules import FunctionalDependency, Implication, Inequality, Sum
@@ -16,6 +16,7 @@ __all__ = [
     "Implication",
     "Inequality",
     "Numeric",
+    "OpenCategorical",
     "Ordinal",
     "RelationalSchema",
     "Schema",

@@ -39,6 +39,7 @@ _KINDS = {
     "string": "string large_string str text char character varchar",
     "labels": "categorical category nominal factor enum dictionary object any",
     "ordinal": "ordinal",
+    "open": "open open_categorical",
     "boolean": "boolean bool logical",
     "date": "date",
     "datetime": "datetime timestamp timestamptz",
@@ -230,7 +231,9 @@ def _entry(row, kind, codes):
         if "values" in row:
             texts = {str(code) for code in codes}
             labels = [v for v in _labels(row.pop("values"), kind) if str(v) not in texts]
-        if ordered or kind == "ordinal":
+        if kind == "open":
+            entry = {"type": "open_categorical"} | ({} if labels == GAP else {"categories": labels})
+        elif ordered or kind == "ordinal":
             entry = {"type": "ordinal", "values": labels}
         else:
             entry = {"type": "categorical", "categories": labels}
@@ -287,7 +290,7 @@ def _labels(given, kind):
         labels = _numbers(labels)
         if kind == "integer" and any(type(label) is float for label in labels):
             raise PublicValueError("the values of an integer column must be integers.")
-    elif kind == "string":
+    elif kind in ("string", "open"):
         if not all(isinstance(label, str) for label in labels):
             raise PublicValueError("the values of a column of strings must be strings: quote them.")
     elif isinstance(given, str):

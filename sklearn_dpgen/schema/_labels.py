@@ -1,18 +1,26 @@
-"""Columns of declared labels: unordered and ordered categories."""
+"""Columns of labels: unordered and ordered categories, and open sets of labels."""
 
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe, saved
-from sklearn_dpgen.schema._column import CategoryColumn, check_flags, read_each
+from sklearn_dpgen.schema._column import (
+    CategoryColumn,
+    check_flags,
+    find_nulls,
+    given_as,
+    read_each,
+)
+from sklearn_dpgen.utils._validation import Integral, Real, call_quietly
 
 _EXACT_INTEGERS = 2**53
 # Types whose hash is known to be cheap and safe.
@@ -202,6 +210,169 @@ class Ordinal(_Labels):
         return tuple(self.values)
 
 
+# The largest values of max_length and max_labels.
+_MOST_LENGTH, _MOST_LABELS = 10_000, 100_000
+
+
+@saved
+@dataclass(frozen=True)
+class OpenCategorical(_Labels):
+    """A column of unordered labels that are not known beforehand, such as towns or products.
+
+    :class:`~sklearn_dpgen.tables.TableSampler` discovers the labels of many records privately; a
+    single label replaces all others. Labels are texts: numbers are converted, 5.0 to ``"5"``.
+
+    Parameters
+    ----------
+    categories : sequence of str or None, default=None
+        The labels that are known. None lets ``TableSampler`` discover them, and other estimators
+        refuse the column. A list, possibly empty, declares them; all estimators accept it.
+    other : str, default="other"
+        The label of all records whose label is not known. Records that have it are among them.
+    max_length : int, default=100
+        The most characters of a label; longer ones are not discovered.
+    max_labels : int, default=1000
+        The most labels to discover: those with the largest noisy counts.
+    nullable : bool, default=False
+        Adds null as the last category.
+
+    Notes
+    -----
+    See :ref:`open_labels` for the discovery, its threshold and its guarantee.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_dpgen.schema import OpenCategorical
+    >>> towns = OpenCategorical(["Oslo", "Paris"])
+    >>> towns.labels
+    ('Oslo', 'Paris', 'other')
+    >>> towns.codes(pd.Series(["Paris", "Rome", "Oslo"])).tolist()
+    [1, 2, 0]
+    """
+
+    categories: Sequence | None = None
+    _: KW_ONLY
+    other: str = "other"
+    max_length: int = 100
+    max_labels: int = 1000
+    nullable: bool = False
+    _rule = "must hold texts or finite numbers."
+    # Even without a known label, as labels may be discovered.
+    is_constant = False
+
+    def __post_init__(self):
+        check_flags(self, "nullable")
+        if not isinstance(self.other, str):
+            raise PublicValueError(f"other must be a string, got {given_as(self.other)}.")
+        for name, most in (("max_length", _MOST_LENGTH), ("max_labels", _MOST_LABELS)):
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= most:
+                raise PublicValueError(
+                    f"{name} must be an integer from 1 to {most}, got {given_as(value)}."
+                )
+        if len(self.other) > self.max_length:
+            raise PublicValueError(f"other must have at most {self.max_length} characters.")
+        if self.categories is not None:
+            labels = _as_labels(self.categories, "categories", can_be_empty=True)
+            if not all(type(v) is str and len(v) <= self.max_length for v in labels):
+                raise PublicValueError(
+                    f"categories must be strings of at most {self.max_length} characters."
+                )
+            if self.other in labels:
+                raise PublicValueError(f"categories must not hold other, {self.other!r}.")
+            object.__setattr__(self, "categories", labels)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether labels are declared, or were discovered."""
+        return self.categories is not None
+
+    @property
+    def labels(self) -> tuple:
+        if self.categories is None:
+            raise PublicValueError(
+                "categories of an open column must be known here: TableSampler discovers them "
+                "privately, and its schema_ declares them."
+            )
+        return (*self.categories, self.other)
+
+    @property
+    def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:
+        return pd.Series(["label"]).dtype
+
+    def with_labels(self, labels: Iterable[str]) -> Self:
+        """Return the column with known labels, in alphabetical order."""
+        return replace(self, categories=sorted(labels))
+
+    def read_labels(self, series: pd.Series) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Read all labels of records, known or not; they are private.
+
+        Parameters
+        ----------
+        series : Series of shape (n,)
+
+        Returns
+        -------
+        codes : ndarray of int64 of shape (n,)
+            The index of each label; ``len(labels)`` for null.
+        labels : tuple of str
+            The labels in alphabetical order, then ``other``. Some may have no record.
+
+        Raises
+        ------
+        PublicValueError
+            A value is neither a text nor a finite number, or is missing in a column that is not
+            nullable.
+        """
+
+        def read():
+            values = _distinct(series)[1]
+            return {self._text(value) for value in values[~find_nulls(pd.Series(values))]}
+
+        found = call_quietly(f"Column {series.name!r} {self._rule}", read)
+        column = self.with_labels(found - {None, self.other})
+        return column.codes(series), column.labels
+
+    def _read(self, series, null):
+        known = {label: i for i, label in enumerate(self.labels)}
+
+        def read(value):
+            text = self._text(value)
+            return None if text is None else known.get(text, len(known) - 1)
+
+        places, values = _distinct(series)
+        if places is None:
+            return read_each(read, series, null, np.int64)
+        found = [read(value) for value in values.astype(object)]
+        codes = np.array([-1 if code is None else code for code in [*found, None]])[places]
+        return codes, (codes < 0) & ~null
+
+    def _text(self, value):
+        """Return the text of a value, ``other`` for one that is too long, None for no label."""
+        if isinstance(value, str):
+            text = str(value)
+        elif isinstance(value, bool | np.bool_):
+            text = str(bool(value))
+        elif isinstance(value, Integral):
+            text = str(int(value))
+        elif isinstance(value, Real) and math.isfinite(value):
+            # Nulls turn a column of integers into one of floats, which must not change the labels.
+            text = str(int(value)) if float(value).is_integer() else repr(float(value))
+        else:
+            return None
+        return text if len(text) <= self.max_length and _is_unicode(text) else self.other
+
+
+def _is_unicode(text):
+    """Return whether a text can be written to a file, without surrogates on their own."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _distinct(series):
     """Return the distinct values, and the index of each value among them, -1 for a null.
 
@@ -263,7 +434,7 @@ def _paths(labels, hierarchy):
     return [[label[:length] for length in hierarchy] for label in labels]
 
 
-def _as_labels(labels, field):
+def _as_labels(labels, field, *, can_be_empty=False):
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise PublicValueError(f"{field} must be a sequence of labels.")
     if isinstance(labels, set | frozenset):
@@ -279,6 +450,6 @@ def _as_labels(labels, field):
             )
     if len(set(labels)) < len(labels):
         raise PublicValueError(f"{field} must be distinct (True equals 1, and 1 equals 1.0).")
-    if not labels:
+    if not labels and not can_be_empty:
         raise PublicValueError(f"{field} must have at least one label.")
     return labels

@@ -16,7 +16,7 @@ from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.schema._codebook import GAP, read_codebook
 from sklearn_dpgen.schema._column import Column, Identifier, IntervalColumn, given_as
 from sklearn_dpgen.schema._dates import Datetime
-from sklearn_dpgen.schema._labels import Categorical, Ordinal
+from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.utils._frames import as_pandas
 
@@ -28,6 +28,7 @@ _FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
 _TYPES: dict[str, type[Any]] = {
     "numeric": Numeric,
     "categorical": Categorical,
+    "open_categorical": OpenCategorical,
     "ordinal": Ordinal,
     "datetime": Datetime,
     "identifier": Identifier,
@@ -44,8 +45,9 @@ class Schema(Mapping):
 
     Parameters
     ----------
-    columns : mapping of str to Numeric, Categorical, Ordinal, Datetime or Identifier
-        At least one of them is neither a constant, with a single label, nor an Identifier.
+    columns : mapping of str to Column
+        Numeric, Categorical, OpenCategorical, Ordinal, Datetime or Identifier. At least one
+        of them is neither a constant, with a single label, nor an Identifier.
 
     Examples
     --------
@@ -121,6 +123,27 @@ class Schema(Mapping):
     def feature_names(self) -> list[str]:
         """The names of the encoded features, a list."""
         return [feature for name in self for feature in self[name].feature_names(name)]
+
+    @property
+    def open_columns(self) -> dict[str, OpenCategorical]:
+        """The columns whose labels are not known, and must be discovered; by name."""
+        columns = self.items()
+        return {n: c for n, c in columns if isinstance(c, OpenCategorical) and not c.is_known}
+
+    def with_labels(self, labels: Mapping[str, Sequence[str]]) -> Self:
+        """Return the schema with known labels of open columns.
+
+        Parameters
+        ----------
+        labels : mapping of str to sequence of str
+            The labels of some columns, each an ``OpenCategorical``.
+
+        Returns
+        -------
+        Schema
+        """
+        known = {name: self.open_columns[name].with_labels(own) for name, own in labels.items()}
+        return type(self)({**self, **known})
 
     def check(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Count the values of each column that do not fit the declaration.
@@ -448,6 +471,8 @@ def _literal(value):
 
 def _check_records(schema, frame):
     """Count the values of each column that do not fit a declaration; see :meth:`Schema.check`."""
+    # Each label fits a column that is open.
+    schema = schema.with_labels(dict.fromkeys(schema.open_columns, ()))
     frame = as_pandas(frame)
     if not isinstance(frame, pd.DataFrame):
         raise PublicTypeError(f"frame must be a data frame, got {type(frame).__name__}.")

@@ -13,7 +13,7 @@ from pandas.api.types import is_list_like
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Categorical, Datetime, Identifier
+from sklearn_dpgen.schema import Categorical, Datetime, Identifier, OpenCategorical
 from sklearn_dpgen.schema._binned import Binned, comparable
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.tables._distributions import draw_weighted
@@ -296,6 +296,8 @@ def read_conditions(encoder, conditions):
             encoded[name] = _in_bins(name, column, given, intervals)
         else:
             given += _labels(name, column, intervals)
+            if isinstance(column, OpenCategorical):
+                _check_known(name, column, given)
             series = pd.Series(given, name=name, dtype=object)
             codes = column.codes(series)
             values = column.decode(column.encode(series), name=name)
@@ -303,6 +305,18 @@ def read_conditions(encoder, conditions):
             weights = _equal_shares(codes)
             encoded[name] = Condition(column, values, codes, weights, empty, empty)
     return encoded
+
+
+def _check_known(name, column, given):
+    """Raise ValueError for labels that are not known, which records have as ``other``."""
+    codes, last = column.codes(pd.Series(given, name=name, dtype=object)), len(column.labels) - 1
+    if any(
+        code == last and value != column.other for code, value in zip(codes, given, strict=True)
+    ):
+        raise PublicValueError(
+            f"conditions on {name!r} must list known labels of the open column, which are those of "
+            f"schema_, or {column.other!r}."
+        )
 
 
 def checked_interval(name, column, interval):

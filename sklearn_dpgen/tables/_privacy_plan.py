@@ -149,6 +149,8 @@ _SINGLES, _SINGLES_OF_FEW, _SINGLES_OF_PUBLIC = 0.15, 0.25, 0.3
 _INTERACTIONS, _INTERACTIONS_OF_TARGETS = 0.1, 0.2
 _TARGETS, _TARGETS_IF_RARE = 0.3, 0.9
 _SELECTIONS = 0.15
+# Share of the budget by which the labels of each open column are discovered, and of all of them.
+_LABELS, _MOST_LABELS = 0.2, 0.4
 # The most pairs without a selection, which is also the most selected pairs, and the most marginals
 # of three and more columns.
 _MOST_PAIRS, _MOST_INTERACTIONS = 200, 40
@@ -340,6 +342,9 @@ class MarginalsPlan:
         Bound on the total weight of a record, or of the rows of a person.
     sizes : pair of lists of int or None, default=None
         Sizes for certified noise, from :func:`release_sizes`; None for noise in floating point.
+    n_open : int, default=0
+        Number of columns whose labels are discovered by the first release. The shares of rounds are
+        then those of the rest of the budget.
     """
 
     epsilon: float
@@ -348,6 +353,7 @@ class MarginalsPlan:
     rounds: tuple[Round, ...]
     most: int = 1
     sizes: tuple[Sequence[int], Sequence[int]] | None = None
+    n_open: int = 0
 
     @property
     def sensitivity(self):
@@ -356,9 +362,19 @@ class MarginalsPlan:
 
     @cached_property
     def noise_scale(self):
-        """The noise of a single vector with the whole budget."""
+        """The noise of a single vector with the whole budget, after the discovery of labels."""
         mechanism = GaussianSequenceMechanism(self.sensitivity, (1.0,), self.epsilon, self.delta)
-        return mechanism.noise_scales[0]
+        return mechanism.noise_scales[0] / math.sqrt(1 - self._discovery)
+
+    @property
+    def _discovery(self):
+        """The share of the whole budget by which labels are discovered."""
+        return min(_LABELS * self.n_open, _MOST_LABELS)
+
+    @property
+    def count_scales(self):
+        """The noise of the counts of single columns, then of each round."""
+        return self.mechanism.noise_scales[self.n_open > 0 :]
 
     @property
     def n_selections(self):
@@ -379,8 +395,27 @@ class MarginalsPlan:
         if self.sizes is not None:
             selections["n_values"], selections["n_changed"] = self.sizes
         return GaussianSequenceMechanism(
-            self.sensitivity, shares, self.epsilon, self.delta, **selections
+            self.sensitivity, shares, self.epsilon, self.delta, n_open=self.n_open, **selections
         )
+
+    def label_threshold(self):
+        """Return the noisy count of records, or of persons, from which a label is discovered."""
+        factor = self.label_factor
+        return self.mechanism.threshold(1 / factor) * factor
+
+    @property
+    def label_scale(self):
+        """The noise of the count of a label."""
+        return self.mechanism.noise_scales[0] * self.label_factor
+
+    @property
+    def label_factor(self):
+        """The count of a label over its value in the released vector.
+
+        Of k open columns a record, or a person, has one label each, and so changes the vector by
+        1/√k in each, times the bound on weights.
+        """
+        return math.sqrt(self.n_open) / self.most
 
     @property
     def most_records(self):
@@ -398,18 +433,26 @@ class MarginalsPlan:
             taken = one.share * _SELECTIONS * (one.n_selected is not None)
             tables.append(one.share - taken)
             selected += taken
-        return (1 - sum(one.share for one in self.rounds), *tables), selected
+        counts = 1 - sum(one.share for one in self.rounds), *tables
+        if not self.n_open:
+            return counts, selected
+        rest = 1 - self._discovery
+        return (self._discovery, *(rest * share for share in counts)), rest * selected
 
     @property
     def split(self):
         """Shares of the budget by the kind of release, of sum 1."""
-        (singles, *tables), selected = self._shares
-        shares = {"single columns": singles}
+        counts, selected = self._shares
+        shares = {"labels": counts[0]} if self.n_open else {}
+        singles, *tables = counts[self.n_open > 0 :]
+        shares["single columns"] = singles
         for one, share in zip(self.rounds, tables, strict=True):
             shares[one.kind] = shares.get(one.kind, 0.0) + share
         return shares | ({"selections": selected} if selected else {})
 
     def _events(self):
+        if self.n_open:
+            yield Event("open_labels", self.n_open)
         yield Event("column_counts")
         for one in self.rounds:
             n = len(one.candidates)
@@ -429,6 +472,8 @@ class MarginalsPlan:
             Further fields of the report.
         """
         bounds = [Bound("one_cell")]
+        if self.n_open:
+            bounds.append(Bound("one_open_label"))
         if self.most > 1:
             bounds.append(Bound("rows_of_person", self.most))
         if self.n_selections:

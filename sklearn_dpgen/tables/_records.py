@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +32,7 @@ from sklearn_dpgen.tables._table_counter import (
     WHOLE,
     CodeCounter,
     CountLayout,
+    LabelCounter,
     PersonRows,
     RowWeights,
     TableCounter,
@@ -104,11 +107,14 @@ class RecordCodes:
         The number of categories of each column.
     persons : Persons or None, default=None
         The person of each record; None if records are protected one by one.
+    opened : dict of int to LabelCodes, default={}
+        All labels of open columns, by the index of the column.
     """
 
     columns: list
     sizes: list
     persons: Persons | None = None
+    opened: dict = field(default_factory=dict)
 
     @property
     def n_records(self):
@@ -116,7 +122,47 @@ class RecordCodes:
         return len(self.columns[0]) if self.persons is None else self.persons.n_persons
 
 
-def encode_codes(X, encoder, unit=None):
+class LabelCodes:
+    """All labels of an open column, known or not, and the label of each record: private."""
+
+    def __init__(self, column):
+        self.column, self._codes, self._index = column, bytearray(), {column.other: 0}
+
+    def add(self, codes, labels):
+        """Add the labels of a block, as from :meth:`OpenCategorical.read_labels`."""
+        index = self._index
+        places = [index.setdefault(label, len(index)) for label in labels]
+        # Null is -1.
+        self._codes += np.array([*places, -1], dtype=np.int32)[codes].data
+
+    @property
+    def labels(self):
+        """The labels by their codes, of which the first is ``other``."""
+        return list(self._index)
+
+    @property
+    def codes(self):
+        """The label of each record, -1 for null."""
+        return np.frombuffer(self._codes, dtype=np.int32)
+
+    def counts(self, rows=None):
+        """Return the number of records of each label but ``other``, of some rows if given."""
+        codes = self.codes if rows is None else self.codes[rows]
+        counts = np.bincount(codes[codes > 0], minlength=len(self._index))
+        found = zip(self.labels[1:], counts[1:].tolist(), strict=True)
+        # A categorical dtype may list labels of no record.
+        return {label: count for label, count in found if count}
+
+    def final(self, column):
+        """Return the category of each record in a column with known labels."""
+        known = {label: i for i, label in enumerate(column.labels)}
+        places = [known.get(label, len(known) - 1) for label in self._index]
+        # The last entry is for nulls.
+        places.append(column.n_categories - 1)
+        return np.array(places, np.min_scalar_type(column.n_categories - 1))[self.codes]
+
+
+def encode_codes(X, encoder, unit=None, opened=MappingProxyType({})):
     """Return the category of each record in each column.
 
     The categories of a record do not depend on other records, and records outside the schema are
@@ -131,6 +177,8 @@ def encode_codes(X, encoder, unit=None):
         Fitted, with bins for all numbers and dates.
     unit : str or None, default=None
         A column of ``X`` with the person of each record.
+    opened : mapping of str to OpenCategorical, default={}
+        Columns of which all labels are read; in the encoder they have none.
 
     Returns
     -------
@@ -158,7 +206,11 @@ def encode_codes(X, encoder, unit=None):
     # Byte arrays grow in place, whereas a list of arrays would be copied in the end.
     buffers = [bytearray() for _ in dtypes]
     ids, columns = [], encoder.columns_ if unit is None else encoder.columns_ | {unit: None}
-    for block_codes, block_ids in map_blocks(partial(_codes, coder, unit), X, columns):
+    labels = {name: LabelCodes(column) for name, column in opened.items()}
+    read = partial(_codes, coder, unit, opened)
+    for block_codes, block_ids, block_labels in map_blocks(read, X, columns):
+        for own, found in zip(labels.values(), block_labels, strict=True):
+            own.add(*found)
         for buffer, codes in zip(buffers, block_codes, strict=True):
             buffer += codes.data
         ids.append(block_ids)
@@ -166,17 +218,20 @@ def encode_codes(X, encoder, unit=None):
         raise PublicValueError(NO_RECORDS)
     persons = None if unit is None else Persons(pd.concat(ids, ignore_index=True), unit)
     codes = [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
-    return RecordCodes(codes, coder.sizes, persons)
+    names = list(encoder.columns_)
+    by_index = {names.index(name): own for name, own in labels.items()}
+    return RecordCodes(codes, coder.sizes, persons, by_index)
 
 
-def _codes(coder, unit, block):
-    """Return the codes and persons of a block."""
+def _codes(coder, unit, opened, block):
+    """Return the codes, the persons and the labels of open columns of a block."""
     ids = None
     if unit is not None:
         ids = column_of(block, unit)
         # The check is by block, since concatenation promotes all blocks to the widest type.
         check_precision(ids, unit)
-    return coder.codes(block), ids
+    labels = [column.read_labels(column_of(block, name)) for name, column in opened.items()]
+    return coder.codes(block), ids, labels
 
 
 def with_bins(encoder, bins):
@@ -209,7 +264,17 @@ _READ_ONCE = (
 )
 
 
-def open_records(X, encoder, *, store="auto", unit=None, most=None, n_jobs=None, verbose=0):
+def open_records(
+    X,
+    encoder,
+    *,
+    store="auto",
+    unit=None,
+    most=None,
+    opened=MappingProxyType({}),
+    n_jobs=None,
+    verbose=0,
+):
     """Open records for repeated counts, stored as codes or streamed.
 
     Parameters
@@ -227,6 +292,8 @@ def open_records(X, encoder, *, store="auto", unit=None, most=None, n_jobs=None,
     most : int or None, default=None
         Bound on the weight of a person, for
         :func:`~sklearn_dpgen.tables._table_counter.weights_of`.
+    opened : mapping of str to OpenCategorical, default={}
+        Columns whose labels are to be discovered; in the encoder they have none.
     n_jobs : int or None, default=None
         Number of threads.
     verbose : int, default=0
@@ -242,9 +309,17 @@ def open_records(X, encoder, *, store="auto", unit=None, most=None, n_jobs=None,
         Records that do not fit the schema, or a source to stream that can be read only once.
     """
     work = {"n_jobs": n_jobs, "verbose": verbose}
+    if opened and unit is not None:
+        # The row that counts for a person is drawn once, which takes the codes of all rows.
+        if store == "none":
+            raise PublicValueError(
+                "store must be 'codes' with unit and open columns, got 'none': the labels of each "
+                "person are stored to draw one of them."
+            )
+        store = "codes"
     if store == "none" or (store == "auto" and _is_streamed(X, encoder.columns_)):
-        return StreamedRecords(X, encoder, unit, most, **work)
-    return StoredRecords(encode_codes(X, encoder, unit), most, **work)
+        return StreamedRecords(X, encoder, unit, most, opened, **work)
+    return StoredRecords(encode_codes(X, encoder, unit, opened), most, **work)
 
 
 def _is_streamed(X, columns):
@@ -326,7 +401,8 @@ class StoredRecords(_Records):
     def __init__(self, records, most=None, *, n_jobs=None, verbose=0):
         super().__init__(n_jobs, verbose)
         self._codes, self._sizes, self.n_records = records.columns, records.sizes, records.n_records
-        self._weights = None
+        self._weights, self._opened = None, records.opened
+        self._persons = records.persons if records.opened else None
         if records.persons is not None:
             self._weights = weights_of(records.persons.n_rows, most).astype(np.int32)
 
@@ -336,6 +412,44 @@ class StoredRecords(_Records):
 
     def check_rereadable(self):
         """Do nothing: codes can be counted repeatedly."""
+
+    def label_counts(self, noise):
+        """Return the numbers of records of the labels of each open column, private.
+
+        Parameters
+        ----------
+        noise : NoiseSource
+            Draws the row that counts for a person, if there are persons.
+
+        Returns
+        -------
+        dict of int to dict of str to int
+            By the index of the column; of all labels but ``other`` and null.
+        """
+        rows = None
+        if self._persons is not None:
+            noise.bind("rows of persons", self._persons.codes)
+            rows = self._persons.draw(noise)
+        return {j: own.counts(rows) for j, own in self._opened.items()}
+
+    def use_labels(self, encoder):
+        """Encode open columns by their discovered labels, and return their exact counts.
+
+        Parameters
+        ----------
+        encoder : TabularEncoder
+            With these labels.
+
+        Returns
+        -------
+        dict of int to ndarray
+            The counts of the categories of each open column.
+        """
+        columns = list(encoder.columns_.values())
+        for j, own in self._opened.items():
+            self._codes[j], self._sizes[j] = own.final(columns[j]), columns[j].n_categories
+        places, self._opened, self._persons = list(self._opened), {}, None
+        return dict(zip(places, self.counts([(j,) for j in places]), strict=True))
 
     def use_blocks(self, maps):
         """Replace the category of each value by its block, which later tables refer to.
@@ -376,7 +490,17 @@ class StreamedRecords(_Records):
         The number of records, which is known after the first count, or of persons.
     """
 
-    def __init__(self, X, encoder, unit=None, most=None, *, n_jobs=None, verbose=0):
+    def __init__(
+        self,
+        X,
+        encoder,
+        unit=None,
+        most=None,
+        opened=MappingProxyType({}),
+        *,
+        n_jobs=None,
+        verbose=0,
+    ):
         super().__init__(n_jobs, verbose)
         self._X, self._encoder, self._n_rows = X, encoder, None
         self._is_engine = is_engine_table(X)
@@ -387,10 +511,40 @@ class StreamedRecords(_Records):
             self._rows = self._person_rows(unit)
             self._weights = RowWeights(unit, self._rows, most)
             self.n_records, self._n_rows = len(self._rows), int(self._rows.sum())
+        self._labels: Any = self._read_labels(opened) if opened else None
 
     @property
     def _is_weighted(self):
         return self._weights is not None
+
+    def _read_labels(self, opened):
+        """Count the labels of open columns."""
+        counter, columns = LabelCounter(opened), self._encoder.columns_
+        if self._is_engine:
+            function = partial(_labels_of_partition, counter)
+            counter = map_reduce(function, _merged_labels, self._X, list(opened))
+        else:
+            source = open_source(self._X, columns)
+            blocks = read_blocks(source, list(opened) if source.is_projected else list(columns))
+            self._read(counter, blocks, _count_block, source.n_rows, "rows with labels", 1)
+        if counter.n_rows == 0:
+            raise PublicValueError(NO_RECORDS)
+        self.n_records = self._n_rows = counter.n_rows
+        return counter
+
+    def label_counts(self, noise):
+        """Return the numbers of records of the labels, as those of StoredRecords."""
+        names = list(self._encoder.columns_)
+        return {names.index(name): own for name, own in self._labels.labels().items()}
+
+    def use_labels(self, encoder):
+        """Encode open columns by their discovered labels, as StoredRecords does."""
+        self._encoder, labels = encoder, self._labels
+        self._labels, found = None, {}
+        for j, (name, column) in enumerate(encoder.columns_.items()):
+            if name in labels.columns:
+                found[j] = labels.categories(name, column)
+        return found
 
     def use_blocks(self, maps):
         """Let later tables refer to blocks in place of categories.
@@ -504,6 +658,20 @@ def _count_partition(counter, pieces):
     for piece in pieces:
         counter.count(piece)
     return counter.state()
+
+
+def _labels_of_partition(counter, pieces):
+    """Count the labels in a partition."""
+    counter, names = LabelCounter(counter.columns), list(counter.columns)
+    for piece in pieces:
+        for block in read_blocks(open_source(piece, names), names):
+            counter.count_block(block)
+    return counter
+
+
+def _merged_labels(first, second):
+    """Merge the labels of two partitions."""
+    return first.merge(second)
 
 
 def _rows_of_partition(unit, pieces):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from scipy.special import log_ndtr
 from sklearn.isotonic import IsotonicRegression
 
 from sklearn_dpgen.persistence._declarations import Array, demand, saved, tuple_of
@@ -38,6 +39,7 @@ __all__ = [
     "release_singles",
     "scores",
     "total_records",
+    "with_label_counts",
 ]
 
 
@@ -258,6 +260,50 @@ def measure_columns(
     }
     bins = [tree.bins(own.starts) for tree, own in zip(trees, cells, strict=True)]
     return cells, n_records, with_bins(encoder, edges), bins, marginals
+
+
+def with_label_counts(cells, noisy, noise_scale, threshold, n_records):
+    """Improve the shares of an open column by the noisy counts of its discovery.
+
+    Parameters
+    ----------
+    cells : ColumnCells
+        Shares of the labels, then of ``other``, and of null.
+    noisy : ndarray of shape (n_labels,)
+        Noisy counts of the discovered labels, all at least the threshold.
+    noise_scale : float
+        Standard deviation of their noise; positive.
+    threshold : float
+    n_records : float
+
+    Returns
+    -------
+    ColumnCells
+
+    Notes
+    -----
+    Given the count c of a label that was discovered, its noisy count y has a normal distribution
+    truncated at τ, of density φ((y − c)/σ) / (σ Φ((c − τ)/σ)). The prior of c is normal, with the
+    estimate of later counts; the new estimate is the mode, which is less biased than the mean.
+    Shares of other categories change in proportion.
+    """
+    n = len(noisy)
+    means, spreads = cells.shares[:n] * n_records, np.sqrt(cells.variances[:n]) * n_records
+    grid = np.maximum(means[:, None] + spreads[:, None] * np.linspace(-6, 6, 241), 0)
+    logs = -0.5 * ((grid - means[:, None]) / np.maximum(spreads[:, None], _TINY)) ** 2
+    logs -= 0.5 * ((noisy[:, None] - grid) / noise_scale) ** 2
+    logs -= log_ndtr((grid - threshold) / noise_scale)
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    counts = np.take_along_axis(grid, logs.argmax(axis=1)[:, None], axis=1)[:, 0]
+    middles = (weights * grid).sum(axis=1, keepdims=True)
+    shares, variances = cells.shares.copy(), cells.variances.copy()
+    shares[:n] = counts / n_records
+    variances[:n] = (weights * (grid - middles) ** 2).sum(axis=1) / n_records**2
+    rest = shares[n:].sum()
+    if rest > 0:
+        shares[n:] *= max(1 - shares[:n].sum(), 0) / rest
+    return cells._replace(shares=shares / shares.sum(), variances=variances)
 
 
 @saved
@@ -529,7 +575,7 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, target
         Learns from each round. Later marginals are then expected as it predicts them.
     """
     n, first, done = measured.n_records, None, set()
-    _, *noise_scales = plan.mechanism.noise_scales
+    _, *noise_scales = plan.count_scales
     rounds = list(zip(plan.rounds, noise_scales, strict=True))
     numbers = [_n_released(n, *own, is_first=own is rounds[0]) for own in rounds]
     shares = _first_shares(measured, rounds, numbers, targets)

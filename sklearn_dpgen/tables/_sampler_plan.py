@@ -9,6 +9,8 @@ from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._public_table import as_public_table
+from sklearn_dpgen.schema._rules import Rule
+from sklearn_dpgen.tables._column_trees import ColumnTree
 from sklearn_dpgen.tables._marginals import (
     MAX_BLOCKS,
     check_memory,
@@ -27,7 +29,7 @@ from sklearn_dpgen.tables._privacy_plan import (
     warn_of_noise,
 )
 from sklearn_dpgen.tables._releases import column_trees, fine_encoder, noise_factors
-from sklearn_dpgen.tables._table_rules import TableRules, check_measured
+from sklearn_dpgen.tables._table_rules import TableRules, check_measured, columns_of
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import check_count, check_delta
 
@@ -101,6 +103,8 @@ class DeclaredTable:
         Encoder with the finest bins, fitted to the columns in the order of the schema.
     trees : list of ColumnTree
     public : PublicRows or None
+    opened : list of int
+        Indices of the columns whose labels are discovered.
     """
 
     rules: object
@@ -112,14 +116,18 @@ class DeclaredTable:
     encoder: object
     trees: list
     public: object
+    opened: list
 
 
-def declared_table(sampler):
+def declared_table(sampler, labels=None):
     """Validate the parameters of a sampler, and return its declared table.
 
     Parameters
     ----------
     sampler : TableSampler
+    labels : mapping of str to sequence of str or None, default=None
+        The discovered labels of each open column. Before they are known, all records have the
+        label ``other``, and the trees have as many categories as may be discovered.
 
     Returns
     -------
@@ -133,13 +141,26 @@ def declared_table(sampler):
             "max_rows must bound the rows of a person with unit_weights='rows'. With 'equal', "
             "max_rows must be None, since each person counts once."
         )
-    rules = TableRules(sampler.constraints, sampler.schema) if sampler.constraints else None
-    schema = sampler.schema if rules is None else rules.schema
+    schema, opened = sampler.schema, sampler.schema.open_columns
+    if opened:
+        rules = [rule for rule in sampler.constraints or () if isinstance(rule, Rule)]
+        named = {name for rule in rules for name in columns_of(rule)}
+        if not named.isdisjoint(opened):
+            raise PublicValueError(
+                f"constraints must not name open columns, got {sorted(named.intersection(opened))}."
+            )
+        schema = schema.with_labels(dict.fromkeys(opened, ()) if labels is None else labels)
+    rules = TableRules(sampler.constraints, schema) if sampler.constraints else None
+    schema = schema if rules is None else rules.schema
     check_measured(schema, sampler)
     names = list(schema)
     constants = [j for j, column in enumerate(schema.values()) if column.is_constant]
     encoder, binned = fine_encoder(schema, sampler.n_bins)
     trees = column_trees(encoder.fit(), binned)
+    if labels is None:
+        for name, column in opened.items():
+            n_categories = column.max_labels + 1 + column.nullable
+            trees[names.index(name)] = ColumnTree(n_categories, is_flat=True)
     check_memory(names, trees, sampler.population_size)
     public = as_public_table(sampler.public)
     return DeclaredTable(
@@ -152,6 +173,7 @@ def declared_table(sampler):
         encoder,
         trees,
         None if public is None else public.read(schema),
+        [names.index(name) for name in opened],
     )
 
 
@@ -183,7 +205,8 @@ class SamplerPlan:
         self.n_records = None if is_of_rows else n_public
         budget = sampler.epsilon, delta, sampler.neighbours
         most = sampler.max_rows if is_of_rows else 1
-        noise_scale = MarginalsPlan(*budget, (), most).noise_scale
+        n_open = len(table.opened)
+        noise_scale = MarginalsPlan(*budget, (), most, n_open=n_open).noise_scale
         rounds = plan_rounds(
             len(table.names),
             marginals=table.marginals,
@@ -202,9 +225,13 @@ class SamplerPlan:
             n_records=self.n_records,
             noise_scale=noise_scale,
         )
+        if n_open:
+            # Only counts that differ between neighbours are paid for: see release_open.
+            changed = CHANGED_CELLS[sampler.neighbours] * n_open
+            sizes = [changed, *sizes[0]], [changed, *sizes[1]]
         self._n_values = sum(sizes[0])
         self.marginals = MarginalsPlan(
-            *budget, rounds, most, sizes if sampler._is_certified else None
+            *budget, rounds, most, sizes if sampler._is_certified else None, n_open
         )
         if n_public is not None and n_public > self.marginals.most_records:
             raise PublicValueError(
@@ -220,11 +247,11 @@ class SamplerPlan:
         trees = [self._table.trees[j] for j in measured]
         factors = noise_factors(weights, [tree.n_levels for tree in trees])
         factors /= np.array([tree.weights[0] for tree in trees])
-        return self.marginals.mechanism.noise_scales[0] * factors
+        return self.marginals.count_scales[0] * factors
 
     def _table_scales(self):
         """Yield the kind of marginals of each round, and the noise of their cells."""
-        scales = self.marginals.mechanism.noise_scales[1:]
+        scales = self.marginals.count_scales[1:]
         for one, scale in zip(self.marginals.rounds, scales, strict=True):
             if one.n_selected is None:
                 weights = np.array([self._table.weight(columns) for columns in one.candidates])
@@ -263,6 +290,8 @@ class SamplerPlan:
             name = _CELL_NAMES.get(kind, "cell of a listed table")
             noise[name] = np.append(noise.get(name, ()), scales)
         words = {name: count_words(scales, n, unit) for name, scales in noise.items()}
+        if self._table.opened:
+            words = {"label of an open column": self._label_words()} | words
         if n is None or self.marginals.noise_scale == 0:
             return words
         for name, scales in noise.items():
@@ -273,6 +302,14 @@ class SamplerPlan:
                 cells = number_words(affordable_cells(n, scale))
                 words[name] += f"; above the noise in tables of up to {cells} equal cells"
         return words
+
+    def _label_words(self):
+        """Return the number of records from which a label is discovered, in words."""
+        threshold = self.marginals.label_threshold()
+        if threshold == 0:
+            return "always discovered: there is no noise"
+        unit = "records" if self._sampler.unit is None else "persons"
+        return f"with {number_words(threshold)} {unit}, discovered with probability 1/2"
 
     def _rounding(self):
         """Return the total variation between all noisy values and scores and exact draws."""

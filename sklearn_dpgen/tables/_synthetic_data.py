@@ -24,7 +24,7 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator, UnpaidScoreMixin
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema import Categorical, Numeric, OpenCategorical, Ordinal, Schema
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._threads import one_thread
@@ -209,7 +209,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
             n_rows = round(np.clip(getattr(sampler, "n_records_", _MOST), _LEAST, _MOST))
         draws = [as_pandas(sampler.sample(n_rows, random_state=each)) for each in seeds]
         draws = self._prepared([rows[rows[target].notna()] for rows in draws], target)
-        schema = sampler.schema
+        schema = getattr(sampler, "schema_", sampler.schema)
         self.encoder_ = TabularEncoder(Schema({name: schema[name] for name in features})).fit()
         estimators = [clone(self._unfitted()) for _ in draws]
         for estimator, each in zip(estimators, split_random_state(seed, len(draws)), strict=True):
@@ -470,7 +470,11 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
     def _check_target(self, name, column):
         if isinstance(column, Numeric) and column.integer:
             return
-        if not isinstance(column, Categorical | Ordinal):
+        if isinstance(column, OpenCategorical) and not column.is_known:
+            raise PublicValueError(
+                f"target {name!r} must have known labels for a classifier, got an open column."
+            )
+        if not isinstance(column, Categorical | OpenCategorical | Ordinal):
             raise PublicValueError(
                 f"target {name!r} must have labels or whole numbers for a classifier, got "
                 f"{type(column).__name__}."

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -27,6 +28,7 @@ __all__ = [
     "WHOLE",
     "CodeCounter",
     "CountLayout",
+    "LabelCounter",
     "PersonRows",
     "RowWeights",
     "TableCounter",
@@ -99,6 +101,55 @@ class PersonRows:
             ]
             self._n_pending = 0
         return self._pending[0] if self._pending else pd.Series(dtype=np.int64)
+
+
+class LabelCounter:
+    """Mergeable counts of all labels of open columns, which are private.
+
+    Parameters
+    ----------
+    columns : mapping of str to OpenCategorical
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows counted.
+    """
+
+    def __init__(self, columns):
+        self.columns, self.n_rows = dict(columns), 0
+        # Null is None.
+        self._counts: dict[str, Counter] = {name: Counter() for name in columns}
+
+    def count_block(self, block):
+        """Count the labels of a block."""
+        for name, column in self.columns.items():
+            codes, labels = column.read_labels(column_of(block, name))
+            counts = np.bincount(codes, minlength=len(labels) + 1).tolist()
+            found = zip([*labels, None], counts, strict=True)
+            self._counts[name].update({label: count for label, count in found if count})
+        self.n_rows += len(block)
+
+    def merge(self, other):
+        """Add the counts of another counter, and return self."""
+        for name, counts in self._counts.items():
+            counts.update(other._counts[name])
+        self.n_rows += other.n_rows
+        return self
+
+    def labels(self):
+        """Return the counts of all labels of each column but ``other`` and null."""
+        return {
+            name: {v: n for v, n in counts.items() if v not in (None, self.columns[name].other)}
+            for name, counts in self._counts.items()
+        }
+
+    def categories(self, name, column):
+        """Return the counts of the categories of a column with known labels, as floats."""
+        counts = self._counts[name]
+        known = [counts[label] for label in column.labels[:-1]]
+        null = [counts[None]] if column.nullable else []
+        return np.array([*known, self.n_rows - sum(known) - sum(null), *null], dtype=np.float64)
 
 
 class RowWeights:

@@ -31,6 +31,7 @@ from sklearn_dpgen.tables._releases import (
     NoisyMarginal,
     measure_columns,
     measure_rounds,
+    with_label_counts,
 )
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
 from sklearn_dpgen.tables._table_rules import barred_pairs
@@ -71,7 +72,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     delta : float, default=1e-5
         Failure probability of the guarantee, in (0, 1).
     schema : Schema
-        The public declaration of the columns.
+        The public declaration of the columns. Labels of an ``OpenCategorical`` are discovered.
     target : str, list of str or None, default=None
         Columns to predict from the others. Their pairs are released first, and alone if records
         are few; all larger marginals contain a target; targets are drawn last.
@@ -192,7 +193,8 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         ``n_bins``, ``marginals``, ``target``, ``workload``, ``constraints``, ``max_rows`` and the
         rows of ``public``. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: The declared schema: a record has one category in each column, and so adds one to
-        one cell of each table. The rows of a person together count once, or ``max_rows`` times.
+        one cell of each table, and to one label of each open column. The rows of a person together
+        count once, or ``max_rows`` times.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
         Gumbel in selections, by ``SelectionMechanism``, from the operating system's entropy; in
         floating point, or with ``noise="certified"`` exact.
@@ -214,6 +216,11 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     determines the resolution of marginals, and which rounds repeat the marginals of the first
     round. Where a value of a target is rare by the noisy counts, rounds of other pairs release the
     pairs of targets again.
+
+    Labels of open columns are discovered before: a fifth of the budget for each, at most two
+    fifths, releases the counts of all labels that occur, without those below a threshold that a
+    label of one record passes with a probability of at most 0.05 δ; other labels become ``other``.
+    With a ``unit`` one row of each person is drawn for it. See :ref:`open_labels`.
 
     With a ``unit``, a row adds a non-negative vector of norm 1 times its weight. The rows of a
     person have total weight k at most, with k = 1 or ``max_rows``, and so add a vector of norm at
@@ -427,11 +434,14 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
             store=self.store,
             unit=self.unit,
             most=self.max_rows,
+            opened=self.schema.open_columns,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
         # Constant columns are public, so they are neither counted nor charged.
         counted = [j for j, tree in enumerate(table.trees) if tree.n_cells > 1]
+        # Open columns are counted when their labels are known.
+        counted = [j for j in counted if j not in table.opened]
         leaves = dict(zip(counted, records.counts([(j,) for j in counted]), strict=True))
         records.check_rereadable()
         return (records, leaves), {"table": table, "n_samples": records.n_records}
@@ -449,7 +459,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         return Plan(plan.report(), (plan, table))
 
     def _release(self, plan, records, seed):
-        """Return the encoder, the marginals of single columns, and the fit to the other marginals.
+        """Return the table, the encoder, marginals of single columns, and the fit to the others.
 
         The fit is post-processing between releases: later marginals are selected by their distance
         from what earlier ones predict.
@@ -461,21 +471,32 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         n_columns = len(table.names)
         if plan.n_records is not None:
             plan.warn(plan.n_records)
-        mechanism = plan.marginals.mechanism
-        run, noise = mechanism.run(), self._noise_source(seed)
+        run, noise = plan.marginals.mechanism.run(), self._noise_source(seed)
+        if table.opened:
+            found = self._discovered(plan, table, records, run, noise, seed)
+            table = declared_table(self, found)
+            leaves |= records.use_labels(table.encoder)
+            leaves = {j: own for j, own in leaves.items() if len(own) > 1}
         # Noisy counts of single columns determine the bins and the resolution of marginals.
         cells, n_records, encoder, bins, singles = measure_columns(
             leaves,
             table.encoder,
             table.trees,
             np.array([table.weight((column,)) for column in range(n_columns)]),
-            mechanism.noise_scales[0],
+            plan.marginals.count_scales[0],
             lambda vector: run.release(vector, noise),
             n_records=plan.n_records,
             public=table.public and public_leaves(table.public, table.encoder),
         )
         if plan.n_records is None:
             plan.warn(n_records)
+        scale = plan.marginals.label_scale
+        if table.opened and scale > 0 and self.unit is None:
+            for j in table.opened:
+                noisy = np.array(list(found[table.names[j]].values()))
+                if len(noisy):
+                    threshold = plan.marginals.label_threshold()
+                    cells[j] = with_label_counts(cells[j], noisy, scale, threshold, n_records)
         blocks = ColumnBlocks.of(encoder, [own.shares for own in cells])
         measured = Measurements(table.names, cells, n_records, blocks)
         public = None
@@ -505,16 +526,35 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
             targets=table.targets,
             public=public,
         )
-        return encoder, singles, fit, public
+        return table, encoder, singles, fit, public
+
+    def _discovered(self, plan, table, records, run, noise, seed):
+        """Return the labels of open columns whose noisy counts pass the threshold, and these.
+
+        Of each column these are at most ``max_labels``, those with the largest noisy counts.
+        """
+        counts = records.label_counts(self._noise_source(seed))
+        # In an order that does not depend on how the records are read.
+        pairs = [(j, label) for j in table.opened for label in sorted(counts[j])]
+        exact = np.array([counts[j][label] for j, label in pairs], dtype=np.float64)
+        factor = plan.marginals.label_factor
+        noise.bind("labels", pairs)
+        kept, noisy = run.release_open(exact / factor, 1 / factor, noise)
+        labels = {}
+        for j in table.opened:
+            name = table.names[j]
+            own = [(-n, pairs[i][1]) for i, n in zip(kept, noisy, strict=True) if pairs[i][0] == j]
+            largest = sorted(own)[: self.schema[name].max_labels]
+            labels[name] = {label: -n * factor for n, label in sorted(largest, key=lambda p: p[1])}
+        return labels
 
     def _learn(self, plan, released, seed):
         """Fit the distribution to all released marginals."""
-        encoder, singles, fit, public = released
+        table, encoder, singles, fit, public = released
         distribution = fit.distribution(encoder.domain_, seed)
         self.noise_multiplier_ = plan.report.noise_multiplier
         self.encoder_, self.one_way_marginals_ = encoder, singles
         self.n_records_, self.marginals_ = fit.measured.n_records, fit.measured.marginals
-        _, table = plan.details
         if table.rules is not None:
             self._rules_ = table.rules
         self.law_ = distribution
@@ -602,6 +642,15 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         records = encode_codes(X.assign(**{last: [values[0]] * len(X)}), self.encoder_)
         probabilities = self.law_.last_given_others(records.columns)
         return pd.DataFrame(probabilities, index=X.index, columns=pd.Index(values, name=last))
+
+    @property
+    def schema_(self) -> Schema:
+        """The schema, with the discovered labels of open columns; it may be published."""
+        check_is_fitted(self)
+        fitted = self.encoder_.schema
+        return Schema(
+            {n: fitted[n] if n in self.schema.open_columns else c for n, c in self.schema.items()}
+        )
 
     @property
     def bins_(self) -> dict[str, np.ndarray]:
