@@ -49,7 +49,7 @@ RIDGES = (0.1, 1.0, 10.0)
 
 def fixed_ridge(value):
     """Return a function in place of ``_ridges`` that depends on the number of cells alone."""
-    return lambda residuals, frequencies, noise: value / residuals.size
+    return lambda residuals, frequencies, noise, information: value * information
 
 
 def with_noise(tables, expected, weights, noise_scale):
@@ -66,8 +66,8 @@ def no_learning(self, column, groups, sums, variance):
 CASES = {
     "default": ({}, {}),
     "no target": ({"target": None}, {}),
-    "no triples": ({}, {(_privacy_plan, "_MOST_TRIPLES"): 0}),
-    "no target, no triples": ({"target": None}, {(_privacy_plan, "_MOST_TRIPLES"): 0}),
+    "no interactions": ({}, {(_privacy_plan, "_MOST_INTERACTIONS"): 0}),
+    "no target, no interactions": ({"target": None}, {(_privacy_plan, "_MOST_INTERACTIONS"): 0}),
     "pairs alone": ({"marginals": "pairs"}, {}),
     "columns alone": ({"marginals": []}, {}),
     "16 equal bins": ({"n_bins": 16}, {}),
@@ -164,7 +164,7 @@ def rules(seed, n=30_000):
     yield "sin 20x > 0", frame, schema, "y", lambda d: (np.sin(20 * d["x"]) > 0) == (d["y"] == 1)
 
 
-RULE_CASES = ("default", "no target", "no triples", "16 equal bins")
+RULE_CASES = ("default", "no target", "no interactions", "16 equal bins")
 
 
 def rule_rows(args):
