@@ -187,7 +187,7 @@ class Round:
 
     def is_of(self, targets):
         """Return whether each candidate is a pair with one of some columns."""
-        return all(len(own) == 2 and targets.intersection(own) for own in self.candidates)
+        return all(len(own) == 2 and {*targets}.intersection(own) for own in self.candidates)
 
     @property
     def kind(self):
