@@ -1,10 +1,12 @@
-"""Peers in environments of their own: their models, one fit, and a cache of fits.
+"""Peers in environments of their own: their models, their budgets, one fit, and a cache of fits.
 
 The environments are made by `peers/setup.py`, and a fit is a process of ``peers/fit_<peer>.py``
 with limits of CPU time and memory.
 """
 
+import functools
 import json
+import math
 import os
 import resource
 import signal
@@ -14,7 +16,12 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["MODELS", "PUBLIC", "QUICK", "RELATIONAL", "Fits", "fit", "versions"]
+from sklearn_dpgen.accounting import calibrate_noise_multiplier
+from sklearn_dpgen.accounting._composition import compose_epsilon
+from sklearn_dpgen.accounting._profiles import GaussianProfile
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
+
+__all__ = ["MODELS", "PUBLIC", "QUICK", "RELATIONAL", "Fits", "budget", "fit", "versions"]
 
 SCRIPTS = Path(__file__).parent / "peers"
 # What a peer calls its models, and the peer.
@@ -25,8 +32,23 @@ MODELS = {
     "SmartNoise AIM": ("smartnoise", "AIM"),
     "SmartNoise MST": ("smartnoise", "MST"),
     "dpmm AIM": ("dpmm", "AIM"),
+    "dpmm AIM, target named": ("dpmm", "AIM of pairs with the target"),
     "dpmm MST": ("dpmm", "MST"),
     "dpmm PrivBayes": ("dpmm", "PrivBayes"),
+    "PrivSyn": ("privsyn", "PrivSyn"),
+}
+# The share of rho that a model spends on selections. MST has one fewer of them than columns, of
+# equal shares; the number of AIM's depends on what it finds.
+SELECTIONS = {
+    "OpenDP AIM": 0.05,
+    "OpenDP AIM, target named": 0.05,
+    "OpenDP MST": 0.05,
+    "SmartNoise AIM": 0.1,
+    "SmartNoise MST": 1 / 3,
+    "dpmm AIM": 0.1,
+    "dpmm AIM, target named": 0.1,
+    "dpmm MST": 1 / 3,
+    "PrivSyn": 0.0,
 }
 QUICK = [model for model in MODELS if "AIM" not in model]
 # Models of tables in which a person has several rows.
@@ -37,6 +59,7 @@ PACKAGES = {
     "opendp": ("opendp", "mbi", "jax", "numpy"),
     "smartnoise": ("smartnoise-synth", "opendp", "mbi", "jax", "numpy"),
     "dpmm": ("dpmm", "opendp", "numpy"),
+    "privsyn": ("privsyn-core", "numpy"),
     "jam": ("mbi", "jax", "numpy"),
     "dpsynth": ("dpsynth", "mbi", "jax", "numpy"),
 }
@@ -52,6 +75,73 @@ ASK = """
 import importlib.metadata, json, sys
 print(json.dumps({name: importlib.metadata.version(name) for name in sys.argv[1:]}))
 """
+
+
+@functools.cache
+def budget(model, n_columns, epsilon, delta):
+    """Return what a model is given to spend, so that all its releases are (epsilon, delta)-DP.
+
+    Models count in rho: Gaussian noise of a sensitivity of mu standard deviations spends mu^2 / 2,
+    and a selection of range epsilon0 spends epsilon0^2 / 8. They would derive rho by a bound for
+    zCDP, which is loose. Here it is the largest by which
+
+    - Gaussian releases alone have the closed form of the Gaussian mechanism;
+    - Gaussian releases and a fixed number of selections have their exact adaptive composition, by
+      the profiles of this package;
+    - Gaussian releases and a number of selections that depends on what is found, as AIM's, are
+      composed as Gaussian releases. A selection of range epsilon0 is dominated by one of
+      mu = 2 Phi^-1(1 / (1 + exp(-epsilon0 / 2))), and mu^2 is at most pi times its part of rho. A
+      bound on the sum of mu^2 holds whatever is chosen (Koskela, Tobaben and Honkela 2022,
+      "Individual privacy accounting with Gaussian differential privacy").
+
+    PrivBayes of dpmm does not count in rho. Its selections keep their half of epsilon, and the
+    noise has all that the exact composition with them leaves.
+
+    Parameters
+    ----------
+    model : str
+        Of `MODELS`.
+    n_columns : int
+    epsilon, delta : float
+
+    Returns
+    -------
+    dict
+        With the key "rho" or "sigma", and how it was derived, the "calibration".
+    """
+    if model == "dpmm PrivBayes":
+        selections = BoundedRangeProfile(epsilon / 2 / n_columns, n_columns - 1)
+        return {"sigma": _least_sigma(selections, epsilon, delta), "calibration": "exact"}
+    share = SELECTIONS[model]
+    if share and "AIM" not in model:
+        each = share / (n_columns - 1)
+        (mu,), _ = calibrate_releases(
+            epsilon,
+            delta,
+            gaussian_shares=[1 - share],
+            selection_share=each,
+            n_selections=n_columns - 1,
+        )
+        return {"rho": mu**2 / 2 / (1 - share), "calibration": "exact"}
+    mu = 1 / calibrate_noise_multiplier(epsilon, delta)
+    rho = mu**2 / (2 * (1 - share) + math.pi * share)
+    return {"rho": rho, "calibration": "Gaussian bound" if share else "exact"}
+
+
+def _least_sigma(selections, epsilon, delta):
+    """Return the least noise over its sensitivity beside selections, up to a relative 1e-4."""
+
+    def passes(sigma):
+        releases = [(GaussianProfile(1 / sigma), 1), (selections, 1)]
+        return compose_epsilon(releases, delta) <= epsilon
+
+    low = high = calibrate_noise_multiplier(epsilon, delta)
+    while not passes(high):
+        low, high = high, 2 * high
+    while high > low * (1 + 1e-4):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return high
 
 
 def versions(peer, environments):

@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from _common import record
 from _dense_tables import CHOOSE, NAMES, REPORT, dense_table
-from _peers import Fits, fit, versions
+from _peers import Fits, budget, fit, versions
 from _tables import DELTA, summarize
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -58,6 +58,7 @@ def made_by_peer(case, dense, fits, args):
     sizes = {name: (len(column.labels), False) for name, column in dense.schema.items()}
     task = {"epsilon": case["epsilon"], "delta": DELTA, "seed": case["seed"]}
     task |= {"sizes": sizes, "target": dense.target}
+    task |= budget(case["model"], len(sizes), case["epsilon"], DELTA)
     limits = {name: getattr(args, name) for name in ("environments", "limit", "memory")}
     made, result = fit(case["model"], dense.train, task, **limits)
     fits.keep(case, result, made)

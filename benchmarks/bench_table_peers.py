@@ -1,17 +1,23 @@
 """Peers that make tables, on the tables of `REPORT` and the protocol of `bench_tables.py`.
 
-AIM and MST of OpenDP and of SmartNoise, and AIM, MST and PrivBayes of dpmm, each at its defaults,
-in an environment of its own, by a script of `peers/`, where a README says more. "target named" is
-AIM of OpenDP whose `queries` are the pairs with the target: it is not told otherwise::
+AIM and MST of OpenDP and of SmartNoise, AIM, MST and PrivBayes of dpmm, and PrivSyn of
+privsyn-core, each at its defaults, in an environment of its own, by a script of `peers/`, where a
+README says more. "target named" is AIM whose queries are the pairs with the target, which can be
+given to OpenDP's and dpmm's; nothing else can be told::
 
     python benchmarks/peers/setup.py --to environments
     python benchmarks/bench_table_peers.py --environments environments --cache fits
 
-Neighbours differ by adding or removing a record, delta is 1e-5. Peers are given codes: labels of
-the schema, and numbers in the public bins of `_tables.py`, drawn evenly within them afterwards, as
-for `independent`. A null that a peer makes in a column without nulls is replaced by a value of the
-column, drawn. There are as many records as were given. Seconds are of one core, of fit and sample,
-without imports. Most of the noise takes no seed: seeds are repetitions.
+Neighbours differ by adding or removing a record, delta is 1e-5. What a peer may spend comes from
+the tightest composition of its releases that is known (`budget` of `_peers.py`), not from its own
+bound. Former runs, by that bound, have the calibration "zCDP"; their rows are dropped as soon as
+there is another one of their table, model and epsilon.
+
+Peers are given codes: labels of the schema, and numbers in the public bins of `_tables.py`, drawn
+evenly within them afterwards, as for `independent`. A null that a peer makes in a column without
+nulls is replaced by a value of the column, drawn. There are as many records as were given. Seconds
+are of one core, of fit and sample, without imports. Most of the noise takes no seed: seeds are
+repetitions.
 
 After a fit beyond its limit of CPU seconds or memory, its model is not tried again on that table;
 after another failure, not with other seeds. Each fit is in the cache, and its scores are in the
@@ -34,7 +40,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _common import _processor
-from _peers import MODELS, QUICK, Fits, fit, versions
+from _peers import MODELS, QUICK, Fits, budget, fit, versions
 from _tables import DELTA, REPORT, TABLES, Table, scores, split, summarize
 from threadpoolctl import threadpool_limits
 
@@ -44,7 +50,9 @@ CASE = ("table", "model", "epsilon", "seed")
 # How much longer AIM takes than the others, at a guess.
 ROUNDS = 8
 GIVEN = ("epsilon", "delta", "rho", "sigma", "num_rows", "n_jobs", "verbose")
-FOUND = ("model_size", "fit_state")
+FOUND = ("model_size", "fit_state", "random_state", "dataset_name")
+# The calibration of rows without one.
+FORMER = "zCDP"
 
 
 class Task(NamedTuple):
@@ -110,7 +118,7 @@ class Results:
         for row in rows + content["failures"]:
             peer = MODELS[row["model"]][0]
             if content["versions"][peer] == current.get(peer, content["versions"][peer]):
-                self.rows[_key(row)] = row
+                self.rows[_key(row)] = {"calibration": FORMER} | row
         self.head |= {name: content[name] for name in ("versions", "settings")}
         # Rows that stay may be of another machine.
         machines = content["machine"]["processor"].split("; ") + [_processor()]
@@ -120,6 +128,8 @@ class Results:
         """Add what came of a case, with its scores if it has."""
         peer = MODELS[case["model"]][0]
         self.head["versions"][peer] = result["versions"]
+        self.rows = {key: row for key, row in self.rows.items() if not _is_former(row, case)}
+        case = case | {"calibration": result["budget"]["calibration"]}
         if "failure" in result:
             row = case | {"failure": result["failure"]}
         else:
@@ -129,6 +139,10 @@ class Results:
         self.rows[_key(case)] = row
         self._write()
         return row
+
+    def has(self, case):
+        """Return whether there is a row of a case by the present calibration."""
+        return self.rows.get(_key(case), {}).get("calibration", FORMER) != FORMER
 
     def is_hopeless(self, case):
         """Return whether a failure says that this case need not be tried."""
@@ -166,6 +180,12 @@ class Results:
 
 def _key(row):
     return tuple(row[name] for name in CASE)
+
+
+def _is_former(row, case):
+    """Return whether a row is of a former run of a table, a model and an epsilon."""
+    same = all(row[name] == case[name] for name in CASE[:3])
+    return same and row["calibration"] == FORMER
 
 
 def _settings(values):
@@ -208,15 +228,16 @@ def run(args, results, fits, current):
     limits = {name: getattr(args, name) for name in ("environments", "limit", "memory")}
     for case in cases(args):
         peer = MODELS[case["model"]][0]
-        if peer not in current or _key(case) in results.rows or results.is_hopeless(case):
+        if peer not in current or results.has(case) or results.is_hopeless(case):
             continue
+        task = task_of(case["table"])
+        share = budget(case["model"], len(task.sizes), case["epsilon"], DELTA)
         result = fits.result(case)
-        if result is None or result["versions"] != current[peer]:
+        if result is None or (result["versions"], result.get("budget")) != (current[peer], share):
             left = end - time.monotonic()
             if left <= 0:
                 return
-            task = task_of(case["table"])
-            content = {"epsilon": case["epsilon"], "delta": DELTA, "seed": case["seed"]}
+            content = {"epsilon": case["epsilon"], "delta": DELTA, "seed": case["seed"]} | share
             content["sizes"] = task.sizes
             content["target"] = f"c{list(task.encoder.columns_).index(task.table.target)}"
             try:
@@ -229,7 +250,7 @@ def run(args, results, fits, current):
                 )
             except subprocess.TimeoutExpired:
                 return
-            result["versions"] = current[peer]
+            result |= {"versions": current[peer], "budget": share}
             fits.keep(case, result, made)
         found = {} if "failure" in result else scored(case, fits)
         print(results.add(case, result, found), flush=True)
@@ -250,7 +271,7 @@ def main():
     parser.add_argument("--rescore", action="store_true", help="what is in the cache, no fits")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--tables", nargs="+", default=list(REPORT), choices=list(TABLES))
-    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 0.3, 3.0, 10.0])
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 10.0, 0.3, 3.0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=int, default=900, help="CPU seconds of a fit")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB of a fit")
@@ -265,6 +286,7 @@ def main():
     results = Results(args.name, meta | {"delta": DELTA, "test share": 0.3})
     with threadpool_limits(1):
         if args.rescore:
+            results.read({})
             rescore(results, fits)
         else:
             peers = dict.fromkeys(MODELS[model][0] for model in args.models)
@@ -273,7 +295,8 @@ def main():
             results.read(current)
             run(args, results, fits, current)
     if results.scored():
-        print(pd.DataFrame(summarize(results.scored(), CASE[:3])).to_string())
+        groups = (*CASE[:3], "calibration")
+        print(pd.DataFrame(summarize(results.scored(), groups)).to_string())
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 The folder has ``records.csv``, codes in columns, and ``task.json``: the ``model``, ``epsilon``,
 ``delta``, a ``seed``, and the public ``sizes``, for each column the number of its codes and whether
-the last one is a null. Where there is a public table, ``public.csv`` has its codes, and ``made`` is
-the number of records to make; it is that of the records elsewhere. ``made.csv`` and ``result.json``
-are written. Seconds are of fit and sample, of all threads, without imports; the memory is the
-largest that the process held.
+the last one is a null. Tables without persons have a ``target``, and ``rho`` or ``sigma``, from
+``budget`` of ``_peers.py``. Where there is a public table, ``public.csv`` has its codes, and
+``made`` is the number of records to make; it is that of the records elsewhere. ``made.csv`` and
+``result.json`` are written. Seconds are of fit and sample, of all threads, without imports; the
+memory is the largest that the process held.
 """
 
 import json

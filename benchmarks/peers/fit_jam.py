@@ -24,10 +24,10 @@ import mbi
 import networkx as nx
 import numpy as np
 import pandas as pd
-from _budget import rho_of
 from _fitting import main
 from mbi import junction_tree
 from mbi.clique_utils import maximal_subset
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
 COUNT_SENSITIVITY = 1.0
@@ -93,6 +93,24 @@ def fit(codes, task, public):
         model = model.with_clique(names)
         model.estimate(measured, settings.iterations if last else settings.iterations_between)
     return model.records(task["made"], rng)[list(codes)], settings
+
+
+def rho_of(epsilon, delta):
+    """Return the most rho of which rho-zCDP is (epsilon, delta)-DP.
+
+    By Proposition 7 of Canonne, Kamath and Steinke, "The discrete Gaussian for differential
+    privacy" (2020).
+    """
+
+    def log_delta(rho):
+        def bound(log_order):  # of order 1 + exp(log_order)
+            excess = np.exp(log_order)
+            order = 1 + excess
+            return excess * (order * rho - epsilon) + order * np.log1p(-1 / order) - log_order
+
+        return minimize_scalar(bound, bounds=(-5, 12), method="bounded").fun
+
+    return brentq(lambda rho: log_delta(rho) - np.log(delta), 1e-8, epsilon + 10, xtol=1e-10)
 
 
 def counts(codes, names, sizes):

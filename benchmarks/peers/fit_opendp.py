@@ -7,7 +7,6 @@ the last code of one that has nulls. Its noise takes no seed: that is for the dr
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
-from _budget import rho_of
 from _fitting import main
 from opendp.extras.mbi import _mst
 
@@ -19,7 +18,7 @@ def fit(codes, task):
         if nullable:
             table = table.with_columns(pl.col(name).replace(size - 1, None))
             keys[name] = keys[name][:-1]
-    rho = rho_of(task["epsilon"], task["delta"])
+    rho = task["rho"]
     context = dp.Context.compositor(
         data=table.lazy(),
         privacy_unit=dp.unit_of(contributions=1),
