@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from functools import partial
 
 import pytest
 from tool_modules import ROOT, load_tool, needs_checkout
@@ -97,7 +98,7 @@ def test_a_changed_figure_on_a_page_is_found(figures, pages, page, block):
     ("name", "key", "found"),
     [
         ("compare_replace", "AUC boosting", {"headline", "budgets", "details", "introduction"}),
-        ("compare_ours", "2-way TV", {"wins", "by table", "variation by budget", "details"}),
+        ("compare_ours", "2-way TV", {"wins", "by table", "details"}),
         ("fair_frontier", "accuracy", {"headline", "details"}),
         ("moments_mnist", "convolutional", {"headline", "details"}),
         ("adaptation", "accuracy", {"headline", "details"}),
@@ -263,10 +264,28 @@ def test_what_others_print_has_a_source(figures, pages):
 def test_what_has_no_record_is_not_run(figures, pages, copied):
     def cells(results):
         text = figures.by_table(results)
-        part = text[text.index("*rand health*") : text.index("*adult*")]
-        return {row[0]: row[1] for row in rows_of(part)}
+        part = text[text.index("*rand health*: AUC") : text.index("*rand health*: 2-way TV")]
+        assert "Method,ε = 0.3,ε = 1,ε = 3,ε = 10,Seconds" in part
+        return {row[0]: row[2] for row in rows_of(part)}
 
-    assert cells(figures.Results())["dpmm AIM"] == "not run"
+    def forget(content):
+        at = [content["columns"].index(name) for name in ("table", "model")]
+        gone = ["rand health", "dpmm AIM"]
+        content["rows"] = [row for row in content["rows"] if [row[i] for i in at] != gone]
+        fails = content["failures"]
+        content["failures"] = [r for r in fails if [r["table"], r["model"]] != gone]
+
+    def run(content, calibration):
+        forget(content)
+        row = dict.fromkeys(content["columns"], 0.25) | {"calibration": calibration}
+        row |= {"table": "rand health", "model": "dpmm AIM", "epsilon": 1.0, "seed": 0}
+        content["rows"].append([row[name] for name in content["columns"]])
+
+    for calibration, cell in (("exact", "0.250 [1]"), ("zCDP", "0.250 [1] †")):
+        results = copied("table_peers", partial(run, calibration=calibration))
+        assert cells(results)["dpmm AIM"] == cell
+    nothing = copied("table_peers", forget)
+    assert cells(nothing)["dpmm AIM"] == "not run"
 
     def drop(content):
         model = content["columns"].index("model")
@@ -280,12 +299,9 @@ def test_what_has_no_record_is_not_run(figures, pages, copied):
         content["failures"].append(row | {"failure": "time: more than 900 CPU seconds"})
 
     failed = copied("table_peers", fail)
-    assert cells(failed)["dpmm AIM"].startswith("time: ")
+    assert cells(failed)["dpmm AIM"] == "failed: time: more than 900 CPU seconds"
     for told in (True, False):
-        assert (
-            figures.of_peers(figures.Results(), "rand health", told=told)[1]["dpmm AIM"]
-            == "not run"
-        )
+        assert figures.of_peers(nothing, "rand health", told=told)[1]["dpmm AIM"] == "not run"
         assert figures.of_peers(failed, "rand health", told=told)[1]["dpmm AIM"].startswith(
             "time: "
         )
@@ -293,13 +309,36 @@ def test_what_has_no_record_is_not_run(figures, pages, copied):
 
 def test_pairs_are_counted(figures):
     content = json.loads((RESULTS / "table_peers.json").read_text())
-    names = [content["columns"].index(name) for name in ("table", "model", "epsilon")]
-    run = {tuple(row[i] for i in names) for row in content["rows"]}
-    run = [key for key in run if key[2] == 1.0 and "target named" not in key[1]]
-    n_pairs = 12 * 7
+    at = {name: i for i, name in enumerate(content["columns"])}
+    tables = {
+        row["table"] for row in json.loads((RESULTS / "compare_ours.json").read_text())["rows"]
+    }
+    seeds, former = {}, set()
+    for row in content["rows"]:
+        key = row[at["table"]], row[at["model"]], row[at["epsilon"]]
+        seeds[key] = seeds.get(key, 0) + 1
+        if "calibration" not in at or row[at["calibration"]] in (None, "zCDP"):
+            former.add(key)
+    failed = {(row["table"], row["model"], row["epsilon"]) for row in content["failures"]}
+    failed -= set(seeds)
+    assert {key[0] for key in [*seeds, *failed]} <= tables
+    n_cells = 12 * 10 * 4
+    five = sum(seeds[key] >= 5 for key in set(seeds) - former)
+    n_run, n_former, n_failed = len(seeds), len(former), len(failed)
     words = " ".join(figures.pairs_not_run(figures.Results()).split())
-    failed = [row for row in content["failures"] if row["epsilon"] == 1.0]
-    left = n_pairs - len(run) - len(failed)
-    assert f"Of the {n_pairs} pairs" in words
-    assert f"{len(run)} were run" in words
-    assert f"of {left} there is no record" in words
+    assert words == (
+        f"Of the {n_cells} cells of a table, a method of others and a budget, {n_run} were run: "
+        f"{n_former} with the former calibration (†), {n_run - n_former} with the present one, "
+        f"{five} of them with five seeds. {n_failed} are recorded as failed, and of "
+        f"{n_cells - n_run - n_failed} there is no record: they are *not run*."
+    )
+
+
+def test_a_fit_by_the_former_calibration_is_marked(figures):
+    found, _ = figures.compared(figures.Results())
+    content = json.loads((RESULTS / "table_peers.json").read_text())
+    at = {name: i for i, name in enumerate(content["columns"])}
+    for row in content["rows"]:
+        key = row[at["epsilon"]], row[at["table"]], row[at["model"]]
+        former = row[at["calibration"]] in (None, "zCDP")
+        assert found[key].is_former == former, key

@@ -31,15 +31,16 @@ PEERS = (
     "SmartNoise MST",
     "dpmm MST",
     "dpmm PrivBayes",
+    "PrivSyn",
     "OpenDP AIM",
     "SmartNoise AIM",
     "dpmm AIM",
 )
+TOLD = ("OpenDP AIM, target named", "dpmm AIM, target named")
 TITLES = {"adult": "Adult", "rand health": "RAND health"}
 TARGETS = {"adult": "``income``", "rand health": "``mdvis``"}
 BUDGETS = (0.3, 1.0, 3.0, 10.0)
 _THREADS = {"all": "all threads", "default": "default", "one": "``OMP_NUM_THREADS=1``"}
-TOLD = "OpenDP AIM, target named"
 NEVER = "not run"
 
 
@@ -247,14 +248,14 @@ def of_peers(results, table, *, told):
     """Return the entries of others, one a model, and what came of the models that have none."""
     fits = defaultdict(list)
     for row in results.rows("table_peers", table=table, epsilon=1.0):
-        if told or row["model"] != TOLD:
+        if told or row["model"] not in TOLD:
             fits[row["model"]].append(row)
     failed = {
         row["model"]: row["failure"]
         for row in results.file("table_peers")["failures"]
         if (row["table"], row["epsilon"]) == (table, 1.0)
     }
-    names = [*PEERS, TOLD] if told else PEERS
+    names = [*PEERS, *TOLD] if told else PEERS
     missing = {name: failed.get(name, NEVER) for name in names if name not in fits}
     return [merged(rows) for rows in fits.values()], missing
 
@@ -302,7 +303,7 @@ def named_target(results, table):
         chosen="other tables, and splits of the training rows of this one",
         sources="``bench_tables.py``, ``bench_table_peers.py``, ``bench_synthetic_learners.py``",
         remarks="Other methods know the target only where their name says so. Their guarantee is "
-        "weaker, and needs less noise.",
+        "weaker, and needs less noise. Some have more noise than they need (:doc:`comparison`).",
         entries=entries,
         missing=missing,
         n_headlines=2 if table == "adult" else 1,
@@ -729,19 +730,36 @@ def introduction(results):
 TARGET_AUC, TWO_WAY = Score("AUC"), Score("2-way TV", sign=-1)
 COMPARED = {TARGET_AUC: "AUC boosting", TWO_WAY: "2-way TV"}
 COMPARED |= {Score("3-way TV", sign=-1): "3-way TV"}
-NAMES = {OURS: "this package"}
+NAMES = {OURS: "this package, target named", NO_TARGET: "this package"}
+METHODS = (OURS, NO_TARGET, "independent", *TOLD, *PEERS)
+# Fits whose budget comes from the bound of zCDP, which is loose.
+FORMER, MARK = "zCDP", "†"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The fits of a method on a table: their entry, their seconds, and whether they are former."""
+
+    entry: Entry
+    seconds: float
+    is_former: bool
 
 
 def compared(results):
-    """Return the entries and the seconds by (epsilon, table, model), and what failed."""
-    found, parts = {}, defaultdict(list)
+    """Return the fits by (epsilon, table, model), and what failed."""
+    parts = defaultdict(list)
     for name in ("compare_ours", "compare_ours_budgets", "compare_independent", "table_peers"):
         for row in results.rows(name):
-            if row["model"] != TOLD:
-                parts[row["epsilon"], row["table"], row["model"]].append(row)
+            parts[row["epsilon"], row["table"], row["model"]].append(row)
+    for name in ("compare_unknown", "tables_target_unknown"):
+        for row in results.rows(name, model=NO_TARGET):
+            if "add" in row["guarantee"]:
+                parts[row["epsilon"], row["table"], NO_TARGET].append(row)
+    found = {}
     for key, rows in parts.items():
-        one = merged(rows, COMPARED)
-        found[key] = one, statistics.fmean(row["cpu seconds"] for row in rows)
+        seconds = statistics.fmean(row["cpu seconds"] for row in rows)
+        former = any(row.get("calibration") == FORMER for row in rows)
+        found[key] = Fitted(merged(rows, COMPARED), seconds, former)
     failed = {
         (row["epsilon"], row["table"], row["model"]): row["failure"]
         for row in results.file("table_peers")["failures"]
@@ -749,24 +767,25 @@ def compared(results):
     return found, failed
 
 
-def _models_and_tables(found, epsilon):
-    tables = [t for e, t, model in found if e == epsilon and model == OURS]
-    return [OURS, "independent", *PEERS], tables
+def _compared_tables(found):
+    return [table for epsilon, table, model in found if (epsilon, model) == (1.0, OURS)]
 
 
 def marks(found, epsilon, name, score):
-    """Return the models that are best on a table, or near."""
-    rows = {m: row for (e, t, m), (row, _) in found.items() if (e, t) == (epsilon, name)}
+    """Return the models that are best on a table, or near; none if no other method was run."""
+    rows = {model: one.entry for (e, t, model), one in found.items() if (e, t) == (epsilon, name)}
+    if set(rows) <= set(NAMES):
+        return set()
     return near_best({m: row.figures[score] for m, row in rows.items()}, score.sign, OURS)
 
 
 def wins(results):
     """Return how often each method is best, or near."""
     found, failed = compared(results)
-    models, names = _models_and_tables(found, 1.0)
+    names = _compared_tables(found)
     best = {score: [marks(found, 1.0, name, score) for name in names] for score in COMPARED}
     rows = []
-    for model in models:
+    for model in METHODS:
         run = sum((1.0, name, model) in found for name in names)
         did_not = sum((1.0, name, model) in failed for name in names)
         counts = [str(sum(model in marked for marked in best[score])) for score in COMPARED]
@@ -782,79 +801,51 @@ def wins(results):
 def pairs_not_run(results):
     """Return the sentence on what is missing."""
     found, failed = compared(results)
-    _, names = _models_and_tables(found, 1.0)
-    keys = [(1.0, name, model) for name in names for model in PEERS]
-    run, did_not = (sum(key in part for key in keys) for part in (found, failed))
+    names = _compared_tables(found)
+    peers = (*TOLD, *PEERS)
+    keys = [(epsilon, name, model) for epsilon in BUDGETS for name in names for model in peers]
+    run = [found[key] for key in keys if key in found]
+    seeds = [one.entry.seeds for one in run if not one.is_former]
+    former = sum(one.is_former for one in run)
+    did_not = sum(key in failed and key not in found for key in keys)
     return wrapped(
-        f"Of the {len(keys)} pairs of a table and a method of others at ε = 1, {run} were run, "
-        f"{did_not} are recorded as failed, and of {len(keys) - run - did_not} there is no record: "
-        f"they are *{NEVER}*."
+        f"Of the {len(keys)} cells of a table, a method of others and a budget, {len(run)} were "
+        f"run: {former} with the former calibration ({MARK}), {len(seeds)} with the present one, "
+        f"{sum(n >= 5 for n in seeds)} of them with five seeds. {did_not} are recorded as failed, "
+        f"and of {len(keys) - len(run) - did_not} there is no record: they are *{NEVER}*."
     )
 
 
 def by_table(results):
-    """Return a table for each table, with all scores."""
+    """Return two tables for each table, of a score each, by budget."""
     found, failed = compared(results)
-    models, names = _models_and_tables(found, 1.0)
-    parts = []
-    for name in names:
-        real = results.row("compare_real", table=name)
-        rows = [["*real records*", *(f"{real[key]:.3f}" for key in COMPARED.values()), ""]]
-        best = {score: marks(found, 1.0, name, score) for score in COMPARED}
-        for model in models:
-            label = NAMES.get(model, model)
-            key = 1.0, name, model
-            if key not in found:
-                rows.append([label, failed.get(key, NEVER), "", "", ""])
+    return "\n\n".join(
+        budget_table(results, found, failed, name, score)
+        for name in _compared_tables(found)
+        for score in (TARGET_AUC, TWO_WAY)
+    )
+
+
+def budget_table(results, found, failed, name, score):
+    """Return a score of all methods on a table, by budget, with the number of seeds."""
+    real = results.row("compare_real", table=name)[COMPARED[score]]
+    rows = [["*real records*", *([f"{real:.3f}"] * len(BUDGETS)), ""]]
+    best = {epsilon: marks(found, epsilon, name, score) for epsilon in BUDGETS}
+    for model in METHODS:
+        cells = []
+        for epsilon in BUDGETS:
+            key = epsilon, name, model
+            one = found.get(key)
+            if one is None:
+                cells.append(f"failed: {failed[key]}" if key in failed else NEVER)
                 continue
-            one, seconds = found[key]
-            cells = []
-            for score in COMPARED:
-                text = f"{one.figures[score].mean:.3f}"
-                cells.append(f"**{text}**" if model in best[score] else text)
-            rows.append([label, *cells, f"{seconds:.0f}"])
-        head = ["Method", *(score.label for score in COMPARED), "Seconds"]
-        parts.append(table(head, rows, [40, 15, 15, 15, 15], f"*{name}*, ε = 1"))
-    return "\n\n".join(parts)
-
-
-def by_budget(results, score):
-    """Return a score of this package by budget."""
-    found, _ = compared(results)
-    _, names = _models_and_tables(found, 1.0)
-    rows = []
-    for name in names:
-        cells = [f"{found[epsilon, name, OURS][0].figures[score].mean:.3f}" for epsilon in BUDGETS]
-        real = results.row("compare_real", table=name)[COMPARED[score]]
-        rows.append([name, *cells, f"{real:.3f}"])
-    head = ["Table", *(f"ε = {epsilon:g}" for epsilon in BUDGETS), "Real"]
-    return table(head, rows, [25, 15, 15, 15, 15, 15], f"{OURS}: {score.label}, by budget")
-
-
-def small_budget(results):
-    """Return what was run at ε = 0.3."""
-    found, failed = compared(results)
-    _, names = _models_and_tables(found, 0.3)
-    models = [m for m in PEERS if any((0.3, name, m) in found for name in names)]
-    parts = []
-    for score in (TARGET_AUC, TWO_WAY):
-        rows = []
-        for name in names:
-            keys = [(0.3, name, model) for model in models]
-            if not any(key in found for key in keys):
-                continue
-            cells = [
-                f"{found[key][0].figures[score].mean:.3f}"
-                if key in found
-                else failed.get(key, NEVER)
-                for key in [(0.3, name, OURS), *keys]
-            ]
-            rows.append([name, *cells])
-        widths = [28, 28, *([44 // len(models)] * len(models))]
-        parts.append(
-            table(["Table", "This package", *models], rows, widths, f"ε = 0.3: {score.label}")
-        )
-    return "\n\n".join(parts)
+            text = f"{one.entry.figures[score].mean:.3f}"
+            text = f"**{text}**" if model in best[epsilon] else text
+            cells.append(f"{text} [{one.entry.seeds}]" + (f" {MARK}" if one.is_former else ""))
+        one = found.get((1.0, name, model))
+        rows.append([NAMES.get(model, model), *cells, f"{one.seconds:.0f}" if one else ""])
+    head = ["Method", *(f"ε = {epsilon:g}" for epsilon in BUDGETS), "Seconds"]
+    return table(head, rows, [32, 15, 15, 15, 15, 8], f"*{name}*: {score.label} {score.arrow}")
 
 
 # ---- all estimators that make tables ----
@@ -915,9 +906,6 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "wins": wins,
     "pairs not run": pairs_not_run,
     "by table": by_table,
-    "auc by budget": lambda results: by_budget(results, TARGET_AUC),
-    "variation by budget": lambda results: by_budget(results, TWO_WAY),
-    "small budget": small_budget,
     "estimators on adult": lambda results: estimators(results, "adult"),
     "estimators on rand health": lambda results: estimators(results, "rand health"),
 }
