@@ -21,7 +21,7 @@ from sklearn_dpgen.accounting._composition import compose_epsilon
 from sklearn_dpgen.accounting._profiles import GaussianProfile
 from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
 
-__all__ = ["MODELS", "PUBLIC", "QUICK", "RELATIONAL", "Fits", "budget", "fit", "versions"]
+__all__ = ["MODELS", "PUBLIC", "RELATIONAL", "Fits", "budget", "fit", "versions"]
 
 SCRIPTS = Path(__file__).parent / "peers"
 # What a peer calls its models, and the peer.
@@ -50,7 +50,6 @@ SELECTIONS = {
     "dpmm MST": 1 / 3,
     "PrivSyn": 0.0,
 }
-QUICK = [model for model in MODELS if "AIM" not in model]
 # Models of tables in which a person has several rows.
 RELATIONAL = {"dpsynth MST": ("dpsynth", "MST"), "dpsynth": ("dpsynth", "default")}
 # Models that have a public table beside the records.
