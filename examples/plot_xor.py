@@ -5,8 +5,8 @@ Dependence of three columns
 This example shows that a private sampler finds a dependence of three columns that no pair of
 columns shows. In an exclusive or, each of two columns alone tells nothing about a third, and both
 together determine it. Synthetic rows from counts of pairs alone cannot have this dependence.
-:class:`~sklearn_dpgen.tables.TableSampler` selects triples privately, without being told
-which; :doc:`/tables` describes how.
+:class:`~sklearn_dpgen.tables.TableSampler` selects marginals of three to seven columns
+privately, without being told which; :doc:`/tables` describes how.
 """
 
 # %%
@@ -54,8 +54,8 @@ schema = Schema(
 # Three fits with the same budget
 # -------------------------------
 # The first fit counts pairs alone, in 7 bins. The second is the default. The third names the
-# columns that are to be predicted as ``target``. Which of the 84 triples are counted is selected
-# privately, by how far each is from what the fit of the pairs expects, beyond noise and chance. The
+# columns that are to be predicted as ``target``. Which marginals of three and more columns are
+# counted is selected privately, by how far each is from what the fit of the pairs expects, beyond noise and chance. The
 # same budget pays for the selection.
 
 options = {
@@ -68,9 +68,9 @@ samplers = {
     for name, given in options.items()
 }
 for name, sampler in samplers.items():
-    triples = [part for part in sampler.marginals_ if len(part.columns) == 3]
-    print(f"{name}: {len(sampler.marginals_) - len(triples)} pairs, {len(triples)} triples")
-    for part in triples[:3]:
+    larger = [part for part in sampler.marginals_ if len(part.columns) > 2]
+    print(f"{name}: {len(sampler.marginals_) - len(larger)} pairs, {len(larger)} larger marginals")
+    for part in larger[:3]:
         shape = " x ".join(map(str, part.counts.shape))
         print(f"    {', '.join(part.columns)}: {shape} cells, noise of {part.noise_scale:.0f}")
 print(samplers["default"].privacy_)

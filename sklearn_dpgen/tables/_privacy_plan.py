@@ -293,7 +293,8 @@ def _interactions(columns, targets):
     They are all triples, or 4000 of them at random, and marginals of four to seven columns while
     there are at most 1000: the order for which there is no room has a random part of its marginals.
     """
-    rng, found = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    found: list[tuple[int, ...]] = []
     for n_columns in range(3, MAX_COLUMNS + 1):
         room = _TRIPLES if n_columns == 3 else _CANDIDATES - len(found)
         if room <= 0:

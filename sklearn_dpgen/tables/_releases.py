@@ -574,7 +574,8 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, target
     public : PublicPrior or None, default=None
         Learns from each round. Later marginals are then expected as it predicts them.
     """
-    n, first, done = measured.n_records, None, set()
+    n, first = measured.n_records, None
+    done: set = set()
     _, *noise_scales = plan.count_scales
     rounds = list(zip(plan.rounds, noise_scales, strict=True))
     numbers = [_n_released(n, *own, is_first=own is rounds[0]) for own in rounds]
@@ -585,7 +586,8 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, target
     )
     is_repeated = sum(map(bool, shares)) > 1
     for (planned, scale), number, share in zip(rounds, numbers, shares, strict=True):
-        marginals, weights, is_choice = [], np.empty(0), False
+        marginals: list = []
+        weights, is_choice = np.empty(0), False
         if number:
             candidates = [columns for columns in planned.candidates if columns not in done]
             weights = np.array([weight(columns) for columns in candidates])
@@ -612,10 +614,12 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, target
         if first is None:
             first = marginals, weights
         elif share:
-            repeated = first[1] / np.linalg.norm(first[1])
-            rest = weights / max(np.linalg.norm(weights), _TINY)
-            marginals = [*marginals, *first[0]]
-            weights = np.append(math.sqrt(1 - share) * rest, math.sqrt(share) * repeated)
+            # Both parts have norm one, so a record still adds a vector of norm one.
+            repeated, again = first
+            rest = weights / max(float(np.linalg.norm(weights)), _TINY)
+            again = again / float(np.linalg.norm(again))
+            marginals = [*marginals, *repeated]
+            weights = np.append(math.sqrt(1 - share) * rest, math.sqrt(share) * again)
         # What a public table expects of pairs is known without a fit.
         is_interaction = any(len(marginal.columns) > 2 for marginal in marginals)
         is_predicted = is_choice or (public is not None and is_interaction)
