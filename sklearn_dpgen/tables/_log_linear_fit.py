@@ -1,5 +1,6 @@
 """Log-linear conditionals fitted to noisy marginals by regularized maximum entropy."""
 
+import math
 from functools import cache, reduce
 from typing import Any
 
@@ -367,8 +368,12 @@ def _with_sums(shares, rows, columns, noise):
 
 
 def _spread(differences, shares, noise):
-    """Return over which parts of a line the difference of its sum is spread."""
-    explained = len(differences) * len(shares) * noise**2
+    """Return over which parts of a line the difference of its sum is spread.
+
+    Noise explains squares of differences up to three standard deviations above their mean.
+    """
+    n = len(differences)
+    explained = n * (1 + 3 * math.sqrt(2 / n)) * len(shares) * noise**2
     even = min(explained / max((differences**2).sum(), _LEAST_SHIFT), 1.0)
     return even / len(shares) + (1 - even) * shares
 

@@ -15,6 +15,7 @@ from sklearn_dpgen.utils._validation import Real
 
 __all__ = [
     "MAX_BLOCKS",
+    "MAX_TABLE_CELLS",
     "MAX_COLUMNS",
     "ColumnBlocks",
     "Marginal",
@@ -32,8 +33,8 @@ __all__ = [
 
 # The most blocks of a column; two-way marginals do not resolve more.
 MAX_BLOCKS = 96
-# The most columns of a marginal.
-MAX_COLUMNS = 7
+# The most columns of a marginal, and cells of one: those of three columns at full resolution.
+MAX_COLUMNS, MAX_TABLE_CELLS = 7, MAX_BLOCKS**3
 # The groups of an ordered column that are left to it beside those of a hierarchy.
 _FEW = 5
 
@@ -287,7 +288,7 @@ class ColumnBlocks:
 
         If all columns are ordered, each has ``finer`` times as many groups, up to its blocks.
         """
-        shape = self._shape(columns, n_cells)
+        shape = self._shape(columns, min(n_cells, MAX_TABLE_CELLS))
         if all(self._is_ordered[j] for j in columns):
             sizes = [self.sizes[j] for j in columns]
             shape = [min(n, math.floor(finer * k)) for n, k in zip(sizes, shape, strict=True)]

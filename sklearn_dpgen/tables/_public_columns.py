@@ -140,7 +140,7 @@ def posterior_leaves(tree, noisy, noise_scale, n_records, public):
         whole = above[parents]
         sampling = whole**2 * share * (1 - share) / (total + 2)
         # Where the parent is below the noise, counts of its children tell nothing.
-        (live,) = np.nonzero(whole**2 > noise)
+        (live,) = np.nonzero(whole > np.sqrt(noise))
         counts, variances = whole * share, sampling.copy()
         if len(live):
             own = counted[live], noise, counts[live], sampling[live]

@@ -616,7 +616,7 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, target
         elif share:
             # Both parts have norm one, so a record still adds a vector of norm one.
             repeated, again = first
-            rest = weights / max(float(np.linalg.norm(weights)), _TINY)
+            rest = weights / float(np.linalg.norm(weights)) if len(weights) else weights
             again = again / float(np.linalg.norm(again))
             marginals = [*marginals, *repeated]
             weights = np.append(math.sqrt(1 - share) * rest, math.sqrt(share) * again)

@@ -13,6 +13,7 @@ from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._column_trees import ColumnTree
 from sklearn_dpgen.tables._marginals import (
     MAX_BLOCKS,
+    MAX_TABLE_CELLS,
     check_memory,
     expand_marginals,
     marginal_weight,
@@ -57,9 +58,9 @@ def release_sizes(trees, rounds, neighbours, *, unit, n_records, noise_scale):
     n_values, n_changed : list of int
         Values, and values that differ between neighbours: of single columns, then of each round.
     """
-    counted, most = [tree for tree in trees if tree.n_cells > 1], math.inf
+    counted, most = [tree for tree in trees if tree.n_cells > 1], float(MAX_TABLE_CELLS)
     if n_records is not None:
-        most = affordable_cells(n_records, noise_scale)
+        most = min(most, affordable_cells(n_records, noise_scale))
     sizes = [min(tree.n_values, MAX_BLOCKS) if tree.is_flat else MAX_BLOCKS for tree in trees]
 
     def n_cells(columns):

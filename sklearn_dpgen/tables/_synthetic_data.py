@@ -289,8 +289,14 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         unknown = [name for name in features if name not in schema]
         if unknown:
             raise PublicValueError(f"X must have columns of the schema only, got {unknown}.")
-        wide = max(features, key=lambda name: schema[name].domain.n_features, default=None)
-        width = sum(schema[name].domain.n_features for name in features)
+        opened = schema.open_columns
+        widths = {
+            name: opened[name].max_labels + 1 + opened[name].nullable
+            if name in opened
+            else schema[name].domain.n_features
+            for name in features
+        }
+        width, wide = sum(widths.values()), max(widths, key=widths.__getitem__, default=None)
         if (self.encode or self.estimator is None) and width > _WIDEST:
             raise PublicValueError(
                 f"X must have at most {_WIDEST} encoded features with encode=True, got {width}: "

@@ -215,7 +215,8 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     on public quantities alone. If the number of records is not public, its noisy estimate
     determines the resolution of marginals, and which rounds repeat the marginals of the first
     round. Where a value of a target is rare by the noisy counts, rounds of other pairs release the
-    pairs of targets again.
+    pairs of targets again; the stated ``precision`` of a pair is that of targets whose values are
+    about equally frequent.
 
     Labels of open columns are discovered before: a fifth of the budget for each, at most two
     fifths, releases the counts of all labels that occur, without those below a threshold that a
@@ -476,7 +477,8 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
             found = self._discovered(plan, table, records, run, noise, seed)
             table = declared_table(self, found)
             leaves |= records.use_labels(table.encoder)
-            leaves = {j: own for j, own in leaves.items() if len(own) > 1}
+            # If nothing was discovered and no other column varies, the records are still counted.
+            leaves = {j: own for j, own in leaves.items() if len(own) > 1} or leaves
         # Noisy counts of single columns determine the bins and the resolution of marginals.
         cells, n_records, encoder, bins, singles = measure_columns(
             leaves,

@@ -204,7 +204,6 @@ def test_a_rare_value_stays_rare_among_rows_that_are_too_many(noise, is_kept):
     shares = np.outer([0.1, 0.9], rare)
     one = NoisyTable((0, 2), (np.arange(2), np.arange(2)), shares, RIDGE, noise=noise)
     found = probabilities(fit(codes, rare, [one]), codes)[[0, -1], 0]
-    assert_allclose(found @ [0.7, 0.3], 0.01, atol=1e-3)
     assert (abs(found - 0.01) < 2e-3).all() == is_kept
 
 

@@ -190,7 +190,7 @@ def test_rejection_has_little_left_to_do(monkeypatch):
     rules = [Inequality("a", "b"), Inequality("b", "c")]
     options = {"schema": schema, "constraints": rules, "population_size": 2000, "max_iter": 15}
     # Of twelve cells or so, too coarse to tell of the order inside them.
-    options |= {"epsilon": 2.0, "delta": 1e-5, "marginals": "pairs"}
+    options |= {"epsilon": 1.0, "delta": 1e-5, "marginals": "pairs"}
     aware = make(**options).fit(frame)
     monkeypatch.setattr(_table_sampler, "barred_pairs", lambda *args: {})
     unaware = make(**options).fit(frame)

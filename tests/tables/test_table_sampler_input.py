@@ -37,7 +37,7 @@ def unread(monkeypatch):
     + [({"population_size": 0}, "'population_size' parameter")]
     + [({"neighbours": "none"}, "'neighbours' parameter"), ({"schema": None}, "'schema'")]
     + [({"marginals": "triples"}, "'marginals' parameter"), ({"marginals": [("age", "z")]}, "z")]
-    + [({"marginals": ["age"]}, "tuples of one to three"), ({"n_bins": 1}, "'n_bins' parameter")]
+    + [({"marginals": ["age"]}, "tuples of one to seven"), ({"n_bins": 1}, "'n_bins' parameter")]
     + [({"n_bins": {"salary": 3}}, "salary"), ({"n_bins": {"job": 3}}, "'job' must be numeric")]
     + [({"n_bins": {"age": [0, 50]}}, "'age': bin"), ({"workload": {"salary": 2}}, "salary")]
     + [({"workload": "job"}, "'workload' parameter"), ({"workload": {"job": -1}}, "positive")]
