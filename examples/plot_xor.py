@@ -55,8 +55,8 @@ schema = Schema(
 # -------------------------------
 # The first fit counts pairs alone, in 7 bins. The second is the default. The third names the
 # columns that are to be predicted as ``target``. Which marginals of three and more columns are
-# counted is selected privately, by how far each is from what the fit of the pairs expects, beyond noise and chance. The
-# same budget pays for the selection.
+# counted is selected privately, by how far each is from what the fit of the pairs expects, beyond
+# noise and chance. The same budget pays for the selection.
 
 options = {
     "pairs in 7 bins": {"marginals": "pairs", "n_bins": 7},
