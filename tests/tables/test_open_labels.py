@@ -631,3 +631,56 @@ def test_certified_noise_discovers_labels(neighbours):
     # Of the counts of labels those are paid for that differ between neighbours.
     ((profile, _), *_) = plan.releases
     assert profile.delta0 > 0.049e-5
+
+
+class Replaced(Recorder):
+    """Lets out given noisy counts of labels, of which the first release is."""
+
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def added(self, values, scale, kind, noisy):
+        noisy = super().added(values, scale, kind, noisy)
+        return self.counts(scale) if len(self.scales) == 1 else noisy
+
+
+def discovered(counts, **parameters):
+    """Return the labels that a fit discovers if their noisy counts are those."""
+    X = pd.DataFrame({"town": [*"a" * 500, *"b" * 400, *"c" * 300, "d"], "ill": 0})
+    schema = Schema({"town": OpenCategorical(**parameters), "ill": Categorical([0, 1])})
+    with observed_noise(Replaced(counts)):
+        model = sampler(schema=schema, epsilon=8.0, neighbours="add_or_remove").fit(X)
+    return [label for label in model.schema_["town"].labels if label != "other"]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
+def test_a_fit_compares_noisy_counts_with_the_threshold():
+    """A label of one record passes at one and the quantile of the noise, and not below."""
+
+    def near(ratio):
+        def counts(scale):
+            threshold = 1 + scale * norm.isf(0.049 * 1e-5)
+            # Without the contribution of the record itself the last would pass.
+            assert 0.97 * threshold > threshold - 1
+            return np.array([5.0, 0.2, 0.5, ratio]) * [1, 1, 1, threshold]
+
+        return counts
+
+    assert "d" in discovered(near(1.03))
+    assert "d" not in discovered(near(0.97))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
+def test_labels_beyond_the_largest_number_are_left_out_by_noisy_counts(monkeypatch):
+    """The order of the exact counts is the reverse."""
+    given = []
+
+    def watch(cells, noisy, *args):
+        given.append(noisy)
+        return with_label_counts(cells, noisy, *args)
+
+    monkeypatch.setattr("sklearn_dpgen.tables._table_sampler.with_label_counts", watch)
+    noisy = np.array([100.0, 200.0, 300.0, 400.0])
+    assert discovered(lambda scale: noisy, max_labels=2) == ["c", "d"]
+    assert_allclose(given, [[300.0, 400.0]])

@@ -365,6 +365,37 @@ def test_repeated_marginals_have_the_groups_that_all_their_rounds_afford():
     assert columns_of(enough)[2:] == list(TRIPLES)
 
 
+@pytest.mark.parametrize(("rare", "again"), [(0.05, True), (0.5, False)])
+def test_pairs_of_a_target_with_a_rare_value_are_released_again(rare, again):
+    """With the share of other pairs that its impurity asks for, in a vector of norm one."""
+    n, sizes = 50_000, [2] * 5
+    codes = records(n, sizes=sizes)
+    codes[0] = (np.arange(n) < rare * n).astype(int)
+    cells = cells_of(codes, sizes)
+    measured = Measurements(list("abcde"), cells, float(n), blocks_of(cells))
+    plan = MarginalsPlan(1.0, 1e-5, "replace_one", ROUNDS["targets"])
+    run, options = StubRun(), {"predict": measured.independent, "noise": None, "targets": [0]}
+    count = partial(marginal_counts, codes)
+    measure_rounds(count, plan, lambda columns: 1.0, measured, run=run, **options)
+    (_, first, _), (_, second, _) = run.log
+    found = columns_of(measured)
+    assert found == [*PAIRS, *PAIRS[: 4 * again]]
+    assert (first.sum(), second.sum()) == pytest.approx(
+        (
+            n * 4 / 2,
+            n * (math.sqrt(6 * (1 - 0.572)) + math.sqrt(4 * 0.572)) if again else n * 6**0.5,
+        ),
+        rel=1e-3,
+    )
+    # Two rounds with as much of the budget each: (.3 + .6 (1 - .19)) 2 - 1 = .572 of the second.
+    share = 0.572 if again else 0.0
+    scale = plan.mechanism.noise_scales[2]
+    others = [one.noise_scale for one in measured.marginals[4:10]]
+    np.testing.assert_allclose(others, scale / math.sqrt((1 - share) / 6), rtol=1e-3)
+    repeated = [one.noise_scale for one in measured.marginals[10:]]
+    np.testing.assert_allclose(repeated, scale / math.sqrt(max(share, 0.1) / 4), rtol=1e-3)
+
+
 def test_without_slices_nothing_is_asked_for():
     *_, measured, run, asked = rounds_of(())
     assert (measured.marginals, run.log, asked) == ([], [], [])
