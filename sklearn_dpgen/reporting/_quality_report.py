@@ -54,6 +54,8 @@ _MOST_SHOWN = 120
 # A difference of associations of this size has the full colour.
 _FULL = 0.2
 _ORDERS = {1: ("column", "single columns"), 2: ("pair", "pairs"), 3: ("triple", "triples")}
+# Of released marginals, those of more than three columns too.
+_RELEASED = _ORDERS | {3: ("larger marginal", "marginals of three and more columns")}
 # Classifiers below the first area under the ROC curve hardly separate two tables, and above the
 # second easily.
 _HARDLY, _EASILY = 0.6, 0.8
@@ -692,7 +694,7 @@ def _released_cards(measures):
     for order, part in measures.get("marginals", {}).items():
         cards.append(
             score(
-                f"{_ORDERS[order][0].capitalize()} counts met",
+                f"{_RELEASED[order][0].capitalize()} counts met",
                 f"{100 * part['met']:.1f}%",
                 f"of the cells of {part['n']} marginals, within two standard deviations of noise",
                 share=part["met"],
@@ -705,7 +707,7 @@ def _released_cards(measures):
 def _released_words(measures):
     for order, part in measures.get("marginals", {}).items():
         yield (
-            f"Synthetic shares of {_ORDERS[order][1]} differ from released shares by "
+            f"Synthetic shares of {_RELEASED[order][1]} differ from released shares by "
             f"{percent(part['mean'])} of the {measures['counted']} on average; noise alone moves "
             f"released shares by about {percent(part['noise'])}."
         )

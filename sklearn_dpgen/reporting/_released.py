@@ -76,7 +76,8 @@ class Released:
             raise AttributeError(f"{name!r} is not among what was released.")
         if name == "schema":
             # With the discovered labels of open columns.
-            return getattr(self._estimator, "schema_", self._estimator.schema)
+            schema = self._estimator.schema
+            return self._estimator.schema_ if getattr(schema, "open_columns", None) else schema
         return getattr(self._estimator, name)
 
     @property
@@ -357,7 +358,7 @@ def _counted(view, synthetic, weights=None):
         )
     tables: dict[int, list] = {order: [] for order in (2, 3)}
     for part in view.marginals_:
-        tables[len(part.columns)].append(
+        tables[min(len(part.columns), 3)].append(
             {"columns": part.columns} | _gap(view, part, codes, weights)
         )
     marginals = {1: _order(columns)} | {o: _order(parts) for o, parts in tables.items() if parts}
