@@ -147,13 +147,13 @@ def naive(sampler, n):
 
 
 def test_errors_are_as_large_as_they_say():
-    """Of 30 samples of 3000; those that take synthetic rows for records are too small."""
+    """Of 60 samples of 3000; those that take synthetic rows for records are too small."""
     big = records(1_000_000, seed=99)
     truth = np.array(
         [big["age"].mean(), big["ill"].mean(), (big["ill"] & (big["dose"] == 2)).mean()]
     )
     scores, others = [], []
-    for seed in range(30):
+    for seed in range(100, 160):
         sampler = fitted(records(3000, seed), 0.5, seed)
         means = estimate_means(sampler, "age", n_rows=5000)
         shares = estimate_shares(sampler, [{"ill": True}, {"ill": True, "dose": 2}], n_rows=5000)
@@ -162,7 +162,7 @@ def test_errors_are_as_large_as_they_say():
         simple = naive(sampler, 3000)
         others.append((simple["estimate"] - truth[:2]) / simple["std_error"])
     squares = np.mean(np.square(scores), axis=0)
-    # Of 30 squares of standard normal variables the mean is in [0.5, 1.7], 99 times in 100.
+    # Of 60 squares of standard normal variables the mean is in [0.3, 1.7] almost always.
     assert ((squares > 0.3) & (squares < 1.7)).all()
     assert np.mean(np.square(others)) > 2.5
 
