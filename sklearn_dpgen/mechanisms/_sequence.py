@@ -294,7 +294,7 @@ class GaussianSequenceMechanism(CentralMechanism):
     selection : SelectionMechanism or None
         Selects the indices.
     threshold_delta : float
-        δ₀, 0.05 δ: the probability that a category of a single record passes its threshold.
+        δ₀, 0.049 δ: the probability that a category of a single record passes its threshold.
 
     Notes
     -----

@@ -220,7 +220,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
 
     Labels of open columns are discovered before: a fifth of the budget for each, at most two
     fifths, releases the counts of all labels that occur, without those below a threshold that a
-    label of one record passes with a probability of at most 0.05 δ; other labels become ``other``.
+    label of one record passes with a probability of at most 0.049 δ; other labels become ``other``.
     With a ``unit`` one row of each person is drawn for it. See :ref:`open_labels`.
 
     With a ``unit``, a row adds a non-negative vector of norm 1 times its weight. The rows of a
