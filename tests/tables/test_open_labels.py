@@ -29,6 +29,7 @@ from sklearn_dpgen.schema import (
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 from sklearn_dpgen.tables._column_trees import ColumnCells
 from sklearn_dpgen.tables._releases import with_label_counts
+from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
 from sklearn_dpgen.utils._random import NoiseObserver, noise_source, observed_noise
 
 SCHEMA = Schema({"town": OpenCategorical(), "age": Numeric(0, 100), "ill": Categorical([0, 1])})
@@ -684,3 +685,12 @@ def test_labels_beyond_the_largest_number_are_left_out_by_noisy_counts(monkeypat
     noisy = np.array([100.0, 200.0, 300.0, 400.0])
     assert discovered(lambda scale: noisy, max_labels=2) == ["c", "d"]
     assert_allclose(given, [[300.0, 400.0]])
+
+
+@pytest.mark.parametrize(("neighbours", "changed"), [("replace_one", 4), ("add_or_remove", 2)])
+def test_counts_of_labels_that_differ_are_paid_for(neighbours, changed):
+    """Of two open columns: one label of each, of both records if one is replaced."""
+    schema = Schema({"town": OpenCategorical(), "job": OpenCategorical(), "ill": SCHEMA["ill"]})
+    certified = sampler(schema=schema, neighbours=neighbours, noise="certified", random_state=None)
+    n_values, n_changed = SamplerPlan(certified, declared_table(certified), 1000).marginals.sizes
+    assert (n_values[0], n_changed[0]) == (changed, changed)

@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
-from sklearn_dpgen.tables._sampler_plan import SamplerPlan
+from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._privacy_plan import Round
+from sklearn_dpgen.tables._sampler_plan import SamplerPlan, release_sizes
 
 X, WIDE_X = table(), wide()
 PERSONS = X.assign(who=np.arange(600) // 4)
@@ -190,3 +192,13 @@ def test_a_fit_beyond_the_budget_draws_and_leaves_nothing(monkeypatch, tmp_path,
 
 def test_wide_schemas_are_planned_too():
     assert make(**AUTO).plan(90_000).n_releases > make(schema=WIDE).plan(90_000).n_releases
+
+
+def test_later_rounds_are_paid_for_the_pairs_that_they_repeat():
+    """By hand: three pairs of coins, then a triple that repeats them."""
+    trees = [ColumnTree(2, is_flat=True)] * 3
+    rounds = Round(((0, 1), (0, 2), (1, 2)), 0.5), Round(((0, 1, 2),), 0.2)
+    options = {"unit": None, "n_records": None, "noise_scale": 1.0}
+    values, changed = release_sizes(trees, rounds, "replace_one", **options)
+    assert values == [6, 12, 8 + 12]
+    assert changed == [6, 6, 2 * (1 + 3)]
