@@ -252,7 +252,9 @@ def release_digest(mechanism):
 def _plain(value):
     """Return a domain, a column or its contents as lists, strings and numbers, exactly."""
     if is_dataclass(value):
-        return [type(value).__name__, *(_plain(getattr(value, f.name)) for f in fields(value))]
+        # What is stored must keep its digest, so a field that came later must not appear in it.
+        parts = [f.name for f in fields(value) if f.metadata.get("in_likelihood", True)]
+        return [type(value).__name__, *(_plain(getattr(value, name)) for name in parts)]
     if isinstance(value, dict):
         return [[name, _plain(item)] for name, item in value.items()]
     if isinstance(value, np.ndarray):

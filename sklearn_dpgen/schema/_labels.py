@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Self
@@ -142,7 +142,8 @@ class Categorical(_Labels):
     categories: Sequence
     _: KW_ONLY
     nullable: bool = False
-    hierarchy: Sequence | Mapping | None = None
+    # The meaning of local answers depends on the order of the labels alone.
+    hierarchy: Sequence | Mapping | None = field(default=None, metadata={"in_likelihood": False})
 
     def __post_init__(self):
         check_flags(self, "nullable")

@@ -274,6 +274,19 @@ def test_what_is_stored_is_read_the_same_for_good():
     assert read_covered(STORED.replace(",42,", ",43,"))[-1] != COVERED[-1]
 
 
+def test_digests_ignore_hierarchies_but_not_the_order_of_labels():
+    labels = ["A1", "A2", "B1"]
+    columns = [
+        Categorical(labels),
+        Categorical(labels, hierarchy=[1]),
+        Categorical(["A1", "B1", "A2"], hierarchy=[1]),
+        Categorical(["B1", "A1", "A2"], hierarchy=[1]),
+    ]
+    schemas = [Schema({"code": column, "sex": Categorical(["f", "m"])}) for column in columns]
+    digests = [JointRandomizedResponse(1.5, schema=schema).fit().design_ for schema in schemas]
+    assert digests[0] == digests[1] == digests[2] != digests[3]
+
+
 def test_keys_are_hashed_the_same_everywhere():
     with np.errstate(over="raise"):
         assert _mix(np.array([0, 1, 2**51 - 1])).tolist() == [
