@@ -632,6 +632,8 @@ _FLAT = 32
 _TOP, _BRANCHES = 24, 16
 # The weight of a level of a hierarchy of labels, relative to the level below.
 _LESS = 0.6
+# Labels from which a column has more weight than others, and the largest weight.
+_MANY, _HEAVIEST = 32, 3.0
 # The widest interval of a top level without another level between it and the leaves.
 _WIDEST = 128
 
@@ -677,6 +679,11 @@ class ColumnTree:
     ----------
     levels : list of ndarray of int
         The first leaf of each node of each level, from the leaves up.
+    weight : float
+        Weight of the counts of the column among those of others. The summed error of k counts with
+        noise σ is proportional to k σ, and that of all columns least, for a given Σ 1/σ², if σ is
+        proportional to k^(-1/3). It is 1 up to 32 labels, at most 3, and 1 for intervals, whose
+        cells are as wide as the noise demands.
     weights : ndarray of shape (n_levels,)
         Factors of the counts of each level, with squares of sum ``n_levels``. They are 1 for
         intervals. Wider groups of labels have more records, and need less precision.
@@ -689,6 +696,9 @@ class ColumnTree:
         self.levels += [np.flatnonzero(np.diff(own, prepend=-1)) for own in groups[::-1]]
         weights = _LESS ** np.arange(len(self.levels))
         self.weights = weights * np.sqrt(len(self.levels) / (weights**2).sum())
+        self.weight = 1.0
+        if is_flat:
+            self.weight = min(max(n_values / _MANY, 1.0) ** (1 / 3), _HEAVIEST)
         if is_flat or n_values <= _FLAT:
             return
         while len(finer := _intervals(n_values, anchor, 2 * self.base)) <= _TOP:

@@ -11,7 +11,7 @@ from sklearn_dpgen.schema import Table
 from sklearn_dpgen.tables._marginals import target_columns
 from sklearn_dpgen.tables._privacy_plan import MarginalsPlan, Round, warn_of_noise
 from sklearn_dpgen.tables._public_persons import public_stages
-from sklearn_dpgen.tables._releases import noise_factors
+from sklearn_dpgen.tables._releases import column_factors, noise_factors
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import check_count, check_delta
 
@@ -140,7 +140,7 @@ class PersonPlan:
     @property
     def _single_scales(self):
         trees = [v.tree for v in self.layout.variables if v.is_released]
-        factors = noise_factors(np.ones(len(trees)), [tree.n_levels for tree in trees])
+        factors = column_factors(np.ones(len(trees)), trees)
         factors /= np.array([tree.weights[0] for tree in trees])
         return self.marginals.mechanism.noise_scales[0] * factors
 

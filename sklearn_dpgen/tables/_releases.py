@@ -30,6 +30,7 @@ from sklearn_dpgen.utils._validation import Integral
 __all__ = [
     "Measurements",
     "NoisyMarginal",
+    "column_factors",
     "column_trees",
     "fine_encoder",
     "measure_columns",
@@ -61,6 +62,24 @@ def noise_factors(weights, n_levels=1):
     return np.sqrt((np.asarray(n_levels) * weights**2).sum()) / weights
 
 
+def column_factors(weights, trees):
+    """Return the noise of the counts of single columns, relative to that of the released vector.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (p,)
+        Positive weights of the columns, which are multiplied by those of their trees.
+    trees : sequence of ColumnTree
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        As :func:`noise_factors`.
+    """
+    own = np.array([tree.weight for tree in trees])
+    return noise_factors(weights * own, [tree.n_levels for tree in trees])
+
+
 def release_singles(leaves, trees, weights, release):
     """Release the counts of single columns on all levels of their trees, as one vector.
 
@@ -70,7 +89,7 @@ def release_singles(leaves, trees, weights, release):
         Exact counts of the leaves of each tree, to one of which a record adds one.
     trees : sequence of ColumnTree
     weights : ndarray of shape (p,)
-        Positive weights, inversely proportional to the noise of the columns.
+        Positive weights of the columns, as for :func:`column_factors`.
     release : callable
         Mechanism that adds noise to a vector, to which a record adds a vector of l2 norm 1.
 
@@ -81,7 +100,7 @@ def release_singles(leaves, trees, weights, release):
     factors : ndarray of shape (p,)
         The noise of the counts of each tree, relative to the noise of the vector.
     """
-    factors = noise_factors(weights, [tree.n_levels for tree in trees])
+    factors = column_factors(weights, trees)
     exact = [tree.counts(own) for tree, own in zip(trees, leaves, strict=True)]
     return _release_scaled(exact, factors, release), factors
 

@@ -29,7 +29,7 @@ from sklearn_dpgen.tables._privacy_plan import (
     plan_rounds,
     warn_of_noise,
 )
-from sklearn_dpgen.tables._releases import column_trees, fine_encoder, noise_factors
+from sklearn_dpgen.tables._releases import column_factors, column_trees, fine_encoder, noise_factors
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured, columns_of
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import check_count, check_delta
@@ -246,7 +246,7 @@ class SamplerPlan:
         measured = [j for j, tree in enumerate(self._table.trees) if tree.n_cells > 1]
         weights = np.array([self._table.weight((j,)) for j in measured])
         trees = [self._table.trees[j] for j in measured]
-        factors = noise_factors(weights, [tree.n_levels for tree in trees])
+        factors = column_factors(weights, trees)
         factors /= np.array([tree.weights[0] for tree in trees])
         return self.marginals.count_scales[0] * factors
 

@@ -91,7 +91,8 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         Public weights ``{column or tuple of columns: weight}``, from 1e-6 to 1e6; the default is
         1. Within a release, the standard deviation of the noise of a marginal of weight w is
         proportional to 1/w; selections multiply the distance by w. The weight of a marginal is
-        that of its tuple, or the product of the weights of its columns.
+        that of its tuple, or the product of the weights of its columns. A single column of k labels
+        has (k/32)^(1/3) times its weight, at least 1 and at most 3 times.
     constraints : list of rules or None, default=None
         Public rules that every synthetic record satisfies:
         :class:`~sklearn_dpgen.schema.Inequality`, :class:`~sklearn_dpgen.schema.Implication`,

@@ -69,7 +69,8 @@ def levels_forgotten(monkeypatch):
     release = _releases.release_singles
 
     def forgetful(leaves, trees, *args):
-        return release(leaves, [SimpleNamespace(counts=t.counts, n_levels=1) for t in trees], *args)
+        flat = [SimpleNamespace(counts=t.counts, n_levels=1, weight=t.weight) for t in trees]
+        return release(leaves, flat, *args)
 
     monkeypatch.setattr(_releases, "release_singles", forgetful)
 

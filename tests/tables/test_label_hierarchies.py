@@ -423,12 +423,13 @@ def test_dependence_at_the_level_of_chapters(fitted):
 
 
 def test_the_report_states_the_noise_of_codes(fitted):
-    """It is the noise of the first release of 3 + 2 + 1 counts of a record, of codes 1 / w_1."""
+    """The first release has 3 + 2 + 1 counts of a record. Codes are more, and so have a weight."""
     assert fitted.privacy_ == sampler_of().plan()
     scale = fitted.privacy_.noise_scale
     first = next(iter(scale.values()))
     levels = [part for part in fitted.one_way_marginals_ if part.columns == ("code",)]
-    expected = first * math.sqrt(6) / WEIGHTS
+    weight = ((len(LABELS) + 1) / 32) ** (1 / 3)
+    expected = first * math.sqrt(3 * weight**2 + 2 + 1) / weight / WEIGHTS
     assert_allclose([part.noise_scale[0] for part in levels], expected)
 
 

@@ -49,6 +49,15 @@ def test_exact_single_columns_come_back():
     assert (levels / factors**2).sum() == pytest.approx(1)
 
 
+def test_many_labels_have_less_noise():
+    """By hand: the cube root of 256 / 32 is 2, of 20000 / 32 more than 3, of 12 / 32 less than 1."""
+    trees = [ColumnTree(n, is_flat=True) for n in (256, 20_000, 12)] + [ColumnTree(20_000)]
+    leaves = [np.ones(tree.n_values) for tree in trees]
+    _, factors = release_singles(leaves, trees, np.ones(4), Seen())
+    total = 2**2 + 3**2 + 1 + 3  # the last has three levels
+    assert_allclose(factors**2, [total / 2**2, total / 3**2, total, total])
+
+
 WEIGHTS = st.lists(st.floats(1e-6, 1e6), min_size=4, max_size=4).map(np.array)
 
 
