@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.tables._column_trees import interval_counts, posterior_counts
+from sklearn_dpgen.tables._column_counts import interval_counts, posterior_counts
 
 # Categories.
 

@@ -22,6 +22,7 @@ from sklearn_dpgen.tables import (
     RelationalSampler,
     SyntheticDataClassifier,
     TableSampler,
+    _column_counts,
     _column_trees,
 )
 from sklearn_dpgen.tables._column_trees import ColumnTree
@@ -296,7 +297,7 @@ def test_a_hierarchy_carries_what_single_labels_do_not():
 
 def test_blocks_of_rows_give_the_same(monkeypatch):
     whole = cells_of(30.0)[1].shares
-    monkeypatch.setattr(_column_trees, "_ROWS", 7)
+    monkeypatch.setattr(_column_counts, "_ROWS", 7)
     assert_allclose(cells_of(30.0)[1].shares, whole, rtol=1e-9)
 
 

@@ -50,7 +50,7 @@ def test_exact_single_columns_come_back():
 
 
 def test_many_labels_have_less_noise():
-    """By hand: the cube root of 256 / 32 is 2, of 20000 / 32 more than 3, of 12 / 32 less than 1."""
+    """The cube root of 256 / 32 is 2, of 20000 / 32 more than 3, and of 12 / 32 less than 1."""
     trees = [ColumnTree(n, is_flat=True) for n in (256, 20_000, 12)] + [ColumnTree(20_000)]
     leaves = [np.ones(tree.n_values) for tree in trees]
     _, factors = release_singles(leaves, trees, np.ones(4), Seen())
