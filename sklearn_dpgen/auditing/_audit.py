@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_random_state
 
 from sklearn_dpgen.accounting import GaussianProfile
-from sklearn_dpgen.accounting._guarantee import Released
 from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,
@@ -220,6 +219,10 @@ def audit(
     records are equal. If the shift of a release depends on earlier outcomes, the bound holds for
     the transcripts that were drawn [1]_.
 
+    Of counts that are released above a threshold, as those of labels of open columns, all are
+    compared, also below it. The probability that a label of one record passes is a part of δ and is
+    not measured.
+
     If a mechanism draws one row of each person, both neighbours draw the same rows of all other
     persons. The bound then holds for the rows that were drawn, and for any where the rows of each
     person are equal. It is a finding if on any transcript of the search the releases differ by more
@@ -267,12 +270,6 @@ def audit(
         fields = {"epsilon": epsilon, "neighbours": neighbours, "n_releases": n_releases}
         return _result(estimator, method, claim, confidence, started, findings=findings, **fields)
     claim = _claim(estimator, X, y, sensitive_features)
-    if any(event.what is Released.OPEN_LABELS for event in claim.events):
-        # Counts of different labels cannot be compared one by one.
-        raise PublicValueError(
-            "estimator must have known labels for an audit, got open columns: declare their "
-            "categories. The discovery of labels adds noise to counts as other releases do."
-        )
     search = WhiteBox(
         estimator,
         X,

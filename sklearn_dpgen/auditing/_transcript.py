@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.stats import chi2, kstest, norm
@@ -37,6 +37,8 @@ class Release:
         The noisy values, with the shape of ``values``, or the selected indices.
     batches : list of (int, ndarray)
         Batches drawn since the previous release: number of records, and indices in rows.
+    names : list or None
+        What each value is a count of, if that depends on the records.
     """
 
     kind: str
@@ -44,6 +46,7 @@ class Release:
     scale: float
     outcome: np.ndarray
     batches: list = field(default_factory=list)
+    names: list | None = None
 
     @property
     def residuals(self) -> np.ndarray:
@@ -75,6 +78,7 @@ class Transcript(NoiseObserver):
         self.residuals: list[np.ndarray] = []
         self._batches: list = []
         self._uniforms: list = []
+        self._names: list | None = None
         self._earlier = earlier
         self._member = member
         self._is_fresh = is_fresh
@@ -83,7 +87,11 @@ class Transcript(NoiseObserver):
         if self._is_fresh:
             with observed_noise(NoiseObserver()):
                 noisy = self.source_like().add(values, scale, kind)
-        return self._released(Release(kind, values.copy(), scale, noisy, self._batches))
+        release = Release(kind, values.copy(), scale, noisy, self._batches, self._names)
+        return self._released(release)
+
+    def named(self, names):
+        self._names = list(names)
 
     def selected(self, scores, scale, indices):
         if self._is_fresh:
@@ -134,8 +142,16 @@ class Transcript(NoiseObserver):
         # The noise of a selection is not observed.
         if release.kind != "gumbel":
             self.residuals.append(release.residuals)
+        own = release.names
         if self._earlier is not None:
             earlier = self._now()
+            if own is not None and earlier.names is not None:
+                # Compared are the values with a name in the earlier fit. One without records is 0.
+                counts = dict(zip(own, release.values, strict=True))
+                values = np.array([counts.get(name, 0.0) for name in earlier.names])
+                release = replace(
+                    release, values=values, outcome=earlier.outcome, names=earlier.names
+                )
             if (release.kind, release.values.shape, release.outcome.shape) != (
                 earlier.kind,
                 earlier.values.shape,
@@ -144,7 +160,11 @@ class Transcript(NoiseObserver):
                 raise DivergedError(f"release {len(self.releases)} has another type or shape")
             release.outcome = earlier.outcome
         self.releases.append(release)
-        self._batches = []
+        self._batches, self._names = [], None
+        if own != release.names:
+            # A name that the earlier fit lacks is not released: its value is below any threshold.
+            outcomes = dict(zip(release.names, release.outcome, strict=True))
+            return np.array([outcomes.get(name, -np.inf) for name in own])
         return release.outcome
 
 

@@ -488,7 +488,7 @@ def one_run(
 
     seen = search.fit(changed(coins), Transcript(is_fresh=True), seed)
     base = _stacked(search.fit(given, Transcript(seen), seed))
-    outcome = np.concatenate([r.outcome.ravel() / r.scale for r in seen.releases])
+    outcome = _stacked(seen, "outcome")
     shifts = []
     for i in range(len(rows)):
         try:
@@ -508,5 +508,7 @@ def one_run(
     return max(epsilons), mu_of_guesses(m, int(is_right.sum()), share)
 
 
-def _stacked(transcript):
-    return np.concatenate([r.values.ravel() / r.scale for r in transcript.releases])
+def _stacked(transcript, part="values"):
+    """Return one part of all releases of vectors; a selection has no noisy values to project."""
+    vectors = [r for r in transcript.releases if r.kind != "gumbel"]
+    return np.concatenate([getattr(r, part).ravel() / r.scale for r in vectors])

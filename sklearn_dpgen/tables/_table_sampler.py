@@ -541,7 +541,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         pairs = [(j, label) for j in table.opened for label in sorted(counts[j])]
         exact = np.array([counts[j][label] for j, label in pairs], dtype=np.float64)
         factor = plan.marginals.label_factor
-        noise.bind("labels", pairs)
+        noise.name(pairs)
         kept, noisy = run.release_open(exact / factor, 1 / factor, noise)
         labels = {}
         for j in table.opened:

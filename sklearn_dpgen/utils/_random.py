@@ -10,7 +10,7 @@ import copy
 import hashlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Self
@@ -116,6 +116,9 @@ class NoiseObserver:
         """Return the values to release instead of ``noisy``, the result of `NoiseSource.add`."""
         return noisy
 
+    def named(self, names: Sequence) -> None:
+        """See what the values of the next release are counts of, if that depends on the records."""
+
     def selected(self, scores: np.ndarray, scale: float, indices: np.ndarray) -> np.ndarray:
         """Return the indices to release instead of those of `NoiseSource.largest`."""
         return indices
@@ -216,6 +219,13 @@ class NoiseSource:
         noisy = self._noisy(values, scale, kind)
         observer = _observer_of(self)
         return noisy if observer is None else observer.added(values, scale, kind, noisy)
+
+    def name(self, names: Sequence) -> Self:
+        """Bind the names of the values of the next release, which may depend on the records."""
+        observer = _observer_of(self)
+        if observer is not None:
+            observer.named(names)
+        return self.bind("names", names)
 
     def largest(self, scores: np.ndarray, scale: float, count: int) -> np.ndarray:
         """Return the indices of the largest scores after Gumbel noise, by decreasing noisy score.

@@ -13,6 +13,7 @@ from scipy.stats import norm
 from sklearn_dpgen import load
 from sklearn_dpgen.accounting import PrivacyReport, gaussian_sigma
 from sklearn_dpgen.auditing import audit
+from sklearn_dpgen.auditing._transcript import Transcript
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicValueError
 from sklearn_dpgen.inference import estimate_shares
 from sklearn_dpgen.ledger import PrivacyLedger
@@ -28,6 +29,7 @@ from sklearn_dpgen.schema import (
 )
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 from sklearn_dpgen.tables._column_trees import ColumnCells
+from sklearn_dpgen.tables._privacy_plan import MarginalsPlan
 from sklearn_dpgen.tables._releases import with_label_counts
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
 from sklearn_dpgen.utils._random import NoiseObserver, noise_source, observed_noise
@@ -609,9 +611,45 @@ def test_a_classifier_takes_open_features_and_no_open_target():
         SyntheticDataClassifier(sampler(target="town")).fit(X[["ill", "age"]], X["town"])
 
 
-def test_audits_refuse_open_columns():
-    with pytest.raises(PublicValueError, match="must have known labels for an audit"):
-        audit(sampler(random_state=None), people(100))
+QUICK = {"n_trials": 6, "n_transcripts": 1, "random_state": 0}
+
+
+def test_an_audit_compares_the_counts_of_labels():
+    found = audit(sampler(random_state=None, neighbours="add_or_remove"), people(100), **QUICK)
+    assert not found.findings
+    assert 0.85 < found.epsilon_lower <= 1
+    assert found.n_releases > 2
+
+
+def test_an_audit_finds_labels_that_count_twice(monkeypatch):
+    """Labels have a fifth of μ², which is 0.8 + 0.2 · 2² = 1.6 times as large: ε is above 1.2."""
+    monkeypatch.setattr(MarginalsPlan, "label_factor", 0.5)
+    found = audit(sampler(random_state=None, neighbours="add_or_remove"), people(100), **QUICK)
+    assert found.is_violation
+    assert found.epsilon_lower > 1.15
+
+
+def test_guesses_ignore_selections_and_labels_that_others_lack():
+    found = audit(sampler(random_state=None), people(60), method="one_run", n_canaries=5)
+    assert not found.is_violation
+
+
+def test_an_audit_compares_values_of_the_same_name():
+    first, exact = Transcript(), [np.array([3.0, 1.0]), np.array([4.0, 7.0])]
+    with observed_noise(first):
+        seen = noise_source().name(["b", "c"]).add(exact[0], 2.0, "gaussian")
+        noise_source().add(exact[0], 2.0, "gaussian")
+    second = Transcript(first)
+    with observed_noise(second):
+        found = noise_source().name(["a", "c"]).add(exact[1], 2.0, "gaussian")
+        noise_source().add(exact[1], 2.0, "gaussian")
+    # "a" is not released by the earlier fit, and there are no "b" in the later one.
+    assert_array_equal(found, [-np.inf, seen[1]])
+    assert_array_equal(second.releases[0].values, [0, 7])
+    assert_array_equal(first.releases[0].values, exact[0])
+    # Names are those of one release alone.
+    assert_array_equal(second.releases[1].values, exact[1])
+    assert second.releases[1].names is None
 
 
 def test_constraints_are_saved_with_the_discovered_labels(tmp_path):
