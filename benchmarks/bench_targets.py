@@ -49,7 +49,7 @@ def crash():
 
 def credit():
     """Return borrowers in Spain; bad ones are predicted."""
-    frame = _item("modeldata", "credit_data")
+    frame = _item("modeldata", "credit_data").drop(columns="rownames")
     bounds = {
         "Seniority": 100, "Time": 100, "Age": 100, "Expenses": 1000, "Income": 1000,
         "Assets": 1_000_000, "Debt": 100_000, "Amount": 10_000, "Price": 100_000,
