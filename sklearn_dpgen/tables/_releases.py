@@ -472,8 +472,7 @@ class Measurements:
         places.append(len(self.tables) - 1)
         mean, spread = self.combined(places)
         residuals = cosines(mean - self.expected[places[0]])
-        frequencies, information = self.blocks.frequencies(marginal), self.information(marginal)
-        ridges = _ridges(residuals, frequencies, spread, information)
+        ridges = _ridges(residuals, self.blocks.frequencies(marginal), spread)
         self.set_term(places, ridges + _SAMPLING / n_records)
         for axis, (column, cells) in enumerate(zip(marginal.columns, groups, strict=True)):
             if learned is not None and column not in learned:
@@ -481,16 +480,6 @@ class Measurements:
             others = tuple(i for i in range(counts.ndim) if i != axis)
             spread = noise**2 * counts.size / counts.shape[axis]
             self.learn(column, cells, shares.sum(axis=others), spread)
-
-    def information(self, marginal):
-        """Return the information of a record on each cosine coefficient of the logits.
-
-        It is the variance of the cosines under independent columns, which is small for a column
-        with a rare and a frequent value.
-        """
-        own = zip(marginal.columns, marginal.groups, strict=True)
-        axes = [_variances_of_cosines(group_sums(self.block_shares(j), g)) for j, g in own]
-        return reduce(np.multiply.outer, axes)
 
     def distinct(self):
         """Return the places of each distinct marginal, which may be released several times."""
@@ -527,24 +516,13 @@ class Measurements:
         self._variances[column] = variances * (1 - gain)[groups]
 
 
-def _variances_of_cosines(shares):
-    """Return the variance of each cosine over groups; for the constant its mean square."""
-    from sklearn_dpgen.tables._log_linear_fit import cosine_basis
+def _ridges(residuals, frequencies, noise):
+    """Return ridges of the cosine coefficients of logits: noise over signal, per cell.
 
-    basis = cosine_basis(len(shares))
-    variances = shares @ basis**2 - (shares @ basis) ** 2
-    variances[0] = 1 / len(shares)
-    return variances
-
-
-def _ridges(residuals, frequencies, noise, information):
-    """Return ridges of the cosine coefficients of logits: noise over signal, times information.
-
-    A coefficient of the logits with the information I (per record) moves that of the shares by I
-    times as much. With noise of variance s² and a prior of variance τ², the posterior mode needs
-    the ridge s² / (I τ²), and the residual estimates I² τ². Dependence is mostly of low frequency,
-    so the squared residuals are assumed to decrease with the product of frequencies, and are
-    smoothed by isotonic regression.
+    For a cell of probability p whose logit has prior variance τ², noise of variance s² in its
+    share requires a ridge of s² / (p τ²), and the residual estimates p² τ². Dependence is mostly
+    of low frequency, so the squared residuals are assumed to decrease with the product of
+    frequencies, and are smoothed by isotonic regression.
     """
     # Coefficients that are constant along all axes but one belong to single columns.
     is_free = reduce(np.add.outer, [np.minimum(turns, 1) for turns in frequencies]) > 1
@@ -558,7 +536,7 @@ def _ridges(residuals, frequencies, noise, information):
     np.divide(noise**2, signal, out=ratios, where=signal > noise**2 / _MOST)
     ridges = np.full(residuals.shape, ratios.min())
     ridges[is_free] = ratios
-    return np.maximum(ridges, max(total / _STRONGEST, _LEAST)) * information
+    return np.maximum(ridges, max(total / _STRONGEST, _LEAST)) / residuals.size
 
 
 # The most candidates with expected counts, and the most cells with exact counts, in memory.
@@ -609,6 +587,10 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise, target
         weights, is_choice = np.empty(0), False
         if number:
             candidates = [columns for columns in planned.candidates if columns not in done]
+            is_selection = planned.n_selected and planned.kind == "interactions"
+            if is_selection and are_interactions_few(n, scale):
+                # Two groups of each column are too coarse for more than three of them.
+                candidates = [columns for columns in candidates if len(columns) == 3]
             weights = np.array([weight(columns) for columns in candidates])
             is_choice = number < len(candidates)
             # The noise of one marginal with what the first ones leave of the budget.

@@ -288,6 +288,23 @@ def test_what_noise_would_drown_is_not_measured(name):
     assert sizes[-1] == 9
 
 
+@pytest.mark.parametrize(("n", "sizes"), [(700, {3}), (20_000, {3, 4})])
+def test_few_records_select_among_triples_alone(monkeypatch, n, sizes):
+    """Sampling alone leaves no 32 cells of 36 records: 700 records afford eight."""
+    scored, find = set(), _releases._all_scores
+
+    def watch(count, marginals, *args):
+        scored.update(len(part.columns) for part in marginals)
+        return find(count, marginals, *args)
+
+    monkeypatch.setattr(_releases, "_all_scores", watch)
+    candidates = (*TRIPLES, *itertools.combinations(range(5), 4))
+    rounds = Round(PAIRS, 0.4), Round(candidates, 0.4, 2)
+    *_, measured, run, _ = rounds_of(rounds, n=n)
+    assert scored == sizes
+    assert [event[0] for event in run.log] == ["release", "select", "release"]
+
+
 def test_repeated_marginals_have_the_groups_that_their_rounds_afford_together():
     rounds = Round(PAIRS[:4], 0.02), Round(PAIRS[4:6], 0.9), Round(PAIRS[6:], 0.02)
     _, plan, measured, _, _ = rounds_of(rounds, n=4000, epsilon=1.0)
