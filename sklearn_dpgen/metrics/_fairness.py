@@ -32,6 +32,7 @@ def disparate_impact(
     *,
     sensitive_features: ArrayLike | pd.DataFrame,
     pos_label: bool | int | float | str = 1,
+    zero_division: float = np.nan,
 ) -> float:
     """Ratio of the groups' rates of positive predictions.
 
@@ -48,14 +49,18 @@ def disparate_impact(
         groups.
     pos_label : bool, int, float or str, default=1
         The positive label.
+    zero_division : float, default=nan
+        The value if no group has positive predictions, as in a small fold of a search, where NaN
+        loses all candidates: 1.0 says that equal rates are parity, 0.0 that a model without
+        positive predictions is of no use.
 
     Returns
     -------
     float
         With two groups, the rate of the first in sorted order over the rate of the second: below
         1 if the second is favoured, above 1 if the first is, and ``inf`` if only the first has
-        positive predictions. With more groups, the lowest rate over the highest, in [0, 1]. NaN
-        if no group has positive predictions.
+        positive predictions. With more groups, the lowest rate over the highest, in [0, 1].
+        ``zero_division`` if no group has positive predictions.
 
     Raises
     ------
@@ -70,8 +75,9 @@ def disparate_impact(
     Notes
     -----
     For any number of groups, min(DI, 1/DI) is fairlearn's ``demographic_parity_ratio``, which suits
-    a search, as larger is better. The difference of the rates is fairlearn's
-    ``demographic_parity_difference``.
+    a search, as larger is better. It is NaN too if no group has positive predictions, and has no
+    option for that; ``zero_division`` is named as in scikit-learn's metrics. The difference of the
+    rates is fairlearn's ``demographic_parity_difference``, which is always defined.
 
     References
     ----------
@@ -90,6 +96,8 @@ def disparate_impact(
     true_labels = [] if y_true is None else _check_truth(y_true, len(codes))[1]
     group_codes, groups = check_sensitive_features(sensitive_features, len(codes))
     positive = _is_positive(codes, labels, true_labels, pos_label)
+    if not positive.any():
+        return float(zero_division)
     return float(_ratios(_rates(positive, group_codes, (len(groups),))))
 
 

@@ -477,7 +477,9 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         if sensitive_features is None:
             raise PublicValueError(
                 "sensitive_features must be given, as each group has its own map. If groups are "
-                "unknown at prediction, fit with a group_estimator."
+                "unknown at prediction, fit with a group_estimator. In a search, score by "
+                "sklearn_dpgen.model_selection.group_scorer: a scorer of scikit-learn predicts "
+                "without groups."
             )
         codes, _ = check_sensitive_features(sensitive_features, len(scores), self.groups_)
         return _moved(self.maps_, scores, codes, None, self.strength_)

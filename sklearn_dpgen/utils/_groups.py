@@ -1,11 +1,26 @@
 """Groups of records, by the values of one or several sensitive attributes."""
 
+import inspect
+from functools import wraps
+
 import numpy as np
 import pandas as pd
+import sklearn
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 
-__all__ = ["check_groups", "check_sensitive_features", "encode_rows"]
+__all__ = [
+    "check_groups",
+    "check_sensitive_features",
+    "encode_rows",
+    "last_step",
+    "takes_groups",
+    "with_groups",
+]
+
+_BY_GROUP = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 
 
 def encode_rows(values, name, *, allow_missing=False):
@@ -126,6 +141,54 @@ def check_sensitive_features(sensitive_features, n_samples, groups=None):
             "sensitive_features holds a group that is not among the declared groups."
         )
     return np.array([positions[group] for group in found], dtype=np.int64)[codes], declared
+
+
+def last_step(estimator):
+    """Return the last step of a pipeline, or the estimator."""
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def takes_groups(estimator, method):
+    """Return whether a method of an estimator, or of the last step of a pipeline, takes groups."""
+    found = getattr(last_step(estimator), method, None)
+    return found is not None and "sensitive_features" in inspect.signature(found).parameters
+
+
+def with_groups(estimator, sensitive_features):
+    """Return an estimator whose predictions get the groups of the rows, if its methods take them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted.
+    sensitive_features : array-like or None
+        Groups of the rows to predict. None returns the estimator.
+    """
+    return estimator if sensitive_features is None else _WithGroups(estimator, sensitive_features)
+
+
+class _WithGroups:
+    """An estimator that predicts rows of known groups, for code that calls ``predict(X)``."""
+
+    def __init__(self, estimator, sensitive_features):
+        self._estimator = estimator
+        self._sensitive_features = sensitive_features
+
+    def __getattr__(self, name):
+        found = getattr(self._estimator, name)
+        if name not in _BY_GROUP or not takes_groups(self._estimator, name):
+            return found
+
+        @wraps(found)
+        def predicted(X):
+            # Without routing a pipeline passes parameters to its last step, whatever it requests.
+            with sklearn.config_context(enable_metadata_routing=False):
+                return found(X, sensitive_features=self._sensitive_features)
+
+        return predicted
+
+    def __sklearn_tags__(self):
+        return get_tags(self._estimator)
 
 
 def _as_frame(values, name):

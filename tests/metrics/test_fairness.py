@@ -104,6 +104,10 @@ def test_disparate_impact_of_more_groups_is_the_smallest_over_pairs():
 def test_zero_rates(y_pred, expected):
     groups = [0, 0, 1, 1]
     np.testing.assert_equal(disparate_impact(None, y_pred, sensitive_features=groups), expected)
+    # Only a ratio of two zeros has a value of the caller.
+    for chosen in (0.0, 1.0):
+        value = disparate_impact(None, y_pred, sensitive_features=groups, zero_division=chosen)
+        assert value == (chosen if np.isnan(expected) else expected)
     ratios = equalized_odds_ratios([1] * 4, y_pred, sensitive_features=groups)
     np.testing.assert_equal(ratios.to_dict(), {1: expected})
 
