@@ -249,7 +249,7 @@ def _settings(estimator, sizes):
     elif "label_proportions" in names:
         for more in ({}, shares):
             yield {"classes": [0, 1]} | more, sizes
-    if "group_sizes" in wanted:
+    if "group_sizes" in wanted and "groups" in names:
         yield {"groups": None}, sizes
         yield {}, {name: value for name, value in sizes.items() if name != "group_sizes"}
     if "group_sizes" in wanted and "n_classes" in wanted:
@@ -286,6 +286,9 @@ def _settings(estimator, sizes):
     if isinstance(estimator, PrivateSearchCV):
         evolution = contract.CASES["evolution"].estimator
         yield {"estimator": clone(evolution).set_params(labels="private", classes=[0, 1])}, sizes
+        fair = clone(contract.CASES["fair classifier"].estimator)
+        by_group = {"n_features": 2, "group_sizes": SIZES, "n_samples": sum(SIZES)}
+        yield {"estimator": fair, "param_distributions": {"alpha": [0.5]}}, by_group
     if "group_estimator" in names:
         learner = DummyRegressor if is_regressor(estimator) else DummyClassifier
         frozen = FrozenEstimator(learner().fit(FRAME[["a"]], SIDE))

@@ -7,7 +7,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from estimator_table import DOC, FRAME, contract, parameters, plans, private_classes, public_objects
+from estimator_table import (
+    DOC,
+    FRAME,
+    SIZES,
+    contract,
+    parameters,
+    plans,
+    private_classes,
+    public_objects,
+)
 
 from sklearn_dpgen.accounting._wording import public_texts
 from sklearn_dpgen.ledger._base import PrivateEstimator
@@ -126,7 +135,9 @@ def inner_report(estimator):
     for name in ("sampler", "estimator"):
         inner = getattr(estimator, name, None)
         if isinstance(inner, PrivateEstimator):
-            return name, inner.plan(len(FRAME))
+            wanted = inspect.signature(inner.plan).parameters
+            sizes = {"n_features": 2, "group_sizes": SIZES} if "group_sizes" in wanted else {}
+            return name, inner.plan(len(FRAME), **sizes)
     return None
 
 

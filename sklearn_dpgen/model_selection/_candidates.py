@@ -1,24 +1,33 @@
 """Candidates of a private search: their parameters, and the budget of each."""
 
+import inspect
 import warnings
 
 import numpy as np
+import sklearn
 from sklearn.base import clone
 from sklearn.model_selection import ParameterSampler
+from sklearn.pipeline import Pipeline
 
 from sklearn_dpgen.accounting import GaussianProfile
 from sklearn_dpgen.accounting._composition import dominating_gaussian
 from sklearn_dpgen.accounting._profiles import smallest_passing
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.utils._validation import named_parameters, outermost_parameters
+from sklearn_dpgen.predictors._barycenter import plan_cost
+from sklearn_dpgen.utils._groups import last_step, takes_groups
+from sklearn_dpgen.utils._validation import Real, named_parameters, outermost_parameters
 
 __all__ = [
     "calibrated",
+    "check_declared_groups",
     "check_distributions",
+    "check_groups_are_given",
     "check_neighbours",
     "check_relation",
     "draw_parameters",
+    "estimator_plan",
+    "fitted",
     "is_as_planned",
     "seeded",
     "state_price",
@@ -26,7 +35,7 @@ __all__ = [
 
 # Parameters that the search sets in every part of a candidate: callbacks and progress bars would
 # reveal all candidates and their number.
-_TAKEN_AWAY = {"ledger": None, "callback": None, "verbose": 0}
+_TAKEN_AWAY = {"ledger": None, "callback": None, "verbose": False}
 _SET_BY_THE_SEARCH = ("epsilon", "delta", "random_state", "neighbours", "unit", *_TAKEN_AWAY)
 # Relative tolerance of the calibration of a candidate to the noise of a run.
 _RTOL = 2e-3
@@ -71,6 +80,43 @@ def check_neighbours(estimator):
             raise _wrong_neighbours(estimator, given[name])
 
 
+def check_groups_are_given(estimator, by_group):
+    """Raise an error if an estimator gets groups that it does not take, or lacks those it compares.
+
+    A fit without groups would have no penalty, and its warning would not be shown.
+    """
+    last = last_step(estimator)
+    if by_group and not takes_groups(estimator, "fit"):
+        raise PublicValueError(
+            f"sensitive_features must be None: the fit of {type(last).__name__} does not take them."
+        )
+    alpha = getattr(last, "alpha", None)
+    has_no_penalty = isinstance(alpha, Real) and alpha == 0
+    if not by_group and takes_groups(estimator, "fit") and not has_no_penalty:
+        raise PublicValueError(
+            f"sensitive_features must be given: {type(last).__name__} compares groups, and a run "
+            "without them would have no penalty. In a pipeline or a search, enable metadata "
+            "routing and call set_fit_request(sensitive_features=True)."
+        )
+
+
+def check_declared_groups(estimator):
+    """Return the declared groups of an estimator, or None if it protects their sizes."""
+    last = last_step(estimator)
+    name = type(last).__name__
+    if getattr(last, "groups", None) is None:
+        raise PublicValueError(
+            f"groups of {name} must be declared for a search with sensitive_features, as a part "
+            "of the records may lack a group."
+        )
+    if getattr(last, "penalty", None) == "equalized_odds":
+        raise PublicValueError(
+            "penalty must be 'demographic_parity' in a search, got 'equalized_odds': records are "
+            "split within groups, not within groups and labels."
+        )
+    return last.groups if "group_sizes" in inspect.signature(last.plan).parameters else None
+
+
 def _wrong_neighbours(estimator, neighbours):
     return PublicValueError(
         "estimator must protect against the replacement of a record, as the number of scored "
@@ -78,7 +124,7 @@ def _wrong_neighbours(estimator, neighbours):
     )
 
 
-def calibrated(estimator, parameters, run, n_samples, n_features, *, random_state):
+def calibrated(estimator, parameters, run, *, random_state, **sizes):
     """Return a candidate with the largest budget that the Gaussian mechanism of a run dominates.
 
     Parameters
@@ -87,10 +133,10 @@ def calibrated(estimator, parameters, run, n_samples, n_features, *, random_stat
     parameters : dict
     run : FailingGaussianProfile or None
         Profile that dominates one run; None gives candidates without noise.
-    n_samples, n_features : int
-        Public numbers of records and columns of a fit.
     random_state : int or None
         Seed of the candidate.
+    **sizes
+        Public sizes of a fit: ``n_samples``, and others that a plan may need.
 
     Returns
     -------
@@ -115,7 +161,7 @@ def calibrated(estimator, parameters, run, n_samples, n_features, *, random_stat
         with warnings.catch_warnings():
             # Warnings would concern budgets that are only tried, and reveal the number of runs.
             warnings.simplefilter("ignore")
-            return estimator_plan(candidate, n_samples, n_features)
+            return estimator_plan(candidate, **sizes)
 
     if run is None:
         return candidate, plan(np.inf)
@@ -197,8 +243,27 @@ def state_price(estimator, report):
             state_price(part, report)
 
 
-def estimator_plan(candidate, n_samples, n_features):
+def fitted(candidate, X, y, sensitive_features=None):
+    """Fit a candidate, or a pipeline whose last step gets the groups, and return it."""
+    records = (X,) if y is None else (X, y)
+    if sensitive_features is None:
+        return candidate.fit(*records)
+    name = "sensitive_features"
+    if isinstance(candidate, Pipeline):
+        name = f"{candidate.steps[-1][0]}__{name}"
+    # Without routing a pipeline passes parameters by the name of a step, whatever it requests.
+    with sklearn.config_context(enable_metadata_routing=False):
+        return candidate.fit(*records, **{name: sensitive_features})
+
+
+def estimator_plan(candidate, **sizes):
     """Return the plan of a fit, if the search can account for it.
+
+    Parameters
+    ----------
+    candidate : estimator
+    **sizes
+        Public sizes of a fit: ``n_samples``, and others that a plan may need.
 
     Raises
     ------
@@ -207,12 +272,12 @@ def estimator_plan(candidate, n_samples, n_features):
     PublicValueError
         Its neighbouring relation is not the replacement of a record.
     """
-    if not isinstance(candidate, PrivateEstimator):
+    if not isinstance(last_step(candidate), PrivateEstimator):
         raise PublicTypeError(
-            f"estimator must be private, with a plan, got {type(candidate).__name__}. Wrap it in "
-            "SyntheticDataClassifier or SyntheticDataRegressor."
+            f"estimator must be private, with a plan, got {type(last_step(candidate)).__name__}. "
+            "Wrap it in SyntheticDataClassifier or SyntheticDataRegressor."
         )
-    report = candidate.plan(n_samples=n_samples, n_features=n_features)
+    report = plan_cost(candidate, **sizes)
     if report.neighbours != "replace_one":
         raise _wrong_neighbours(candidate, report.neighbours)
     return report

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import joblib
@@ -24,18 +24,24 @@ from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons, split_unit
 from sklearn_dpgen.model_selection._candidates import (
     calibrated,
+    check_declared_groups,
     check_distributions,
+    check_groups_are_given,
     check_neighbours,
     check_relation,
     draw_parameters,
+    estimator_plan,
+    fitted,
     is_as_planned,
     seeded,
     state_price,
 )
+from sklearn_dpgen.model_selection._group_scorer import GroupScorer
 from sklearn_dpgen.model_selection._row_values import bounded_values, released_score, row_values
 from sklearn_dpgen.model_selection._utility_scorer import UtilityScorer
 from sklearn_dpgen.tables import RelationalSampler
 from sklearn_dpgen.tables._person_rows import persons_of_rows, stages_of
+from sklearn_dpgen.utils._groups import check_sensitive_features, last_step, with_groups
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -65,11 +71,18 @@ class Records:
         Name of the column of X that identifies the person of a row.
     schema : Schema or None, default=None
         Schema of the records, which keep the column of the unit if it is declared there.
+    sensitive_features : array-like or None, default=None
+        Groups of the rows.
+    groups : array-like or None, default=None
+        The declared groups, if the sizes of the groups are public: a part then has a fixed number
+        of units of each.
 
     Attributes
     ----------
     n_units : int
         Number of rows, or of persons.
+    group_sizes : tuple of int or None
+        Number of units of each declared group.
     n_features : int
         Number of columns, without the column of the unit unless the schema has it.
     beside : str or None
@@ -80,19 +93,29 @@ class Records:
     PublicTypeError
         The rows of X have no positions, as in chunks, or X is not a data frame and has a unit.
     PublicValueError
-        X lacks the column of the unit.
+        X lacks the column of the unit, or a group is not declared.
     """
 
-    def __init__(self, X, y, unit=None, schema=None):
+    def __init__(self, X, y, unit=None, schema=None, *, sensitive_features=None, groups=None):
         if not hasattr(X, "__len__"):
             raise PublicTypeError("X must be a data frame or an array, whose rows have positions.")
         n_rows = num_samples(X)
         if y is not None and num_samples(y) != n_rows:
             raise PublicValueError("y must have one value for each row of X.")
-        self._X, self._y = X, y
+        self._parts = [X, y]
+        if sensitive_features is not None:
+            self._parts.append(as_rows(sensitive_features, n_rows))
         self.beside = None if unit in (schema or ()) else unit
-        self._persons = np.arange(n_rows) if unit is None else split_unit(X, unit)[1].codes
+        persons = None if unit is None else split_unit(X, unit)[1]
+        self._persons = np.arange(n_rows) if persons is None else persons.codes
         self.n_units = int(self._persons.max()) + 1 if n_rows else 0
+        self.group_sizes = self._strata = None
+        if groups is not None:
+            codes, names = check_sensitive_features(sensitive_features, n_rows, groups)
+            if persons is not None:
+                codes = persons.shared(codes, "group of sensitive_features")
+            self._strata = [np.flatnonzero(codes == code) for code in range(len(names))]
+            self.group_sizes = tuple(map(len, self._strata))
         rule = "X must be a table, or rows of one length."
         shape = getattr(X, "shape", None) or call_quietly(rule, np.shape, X)
         self.n_features = shape[1] - (self.beside is not None) if len(shape) == 2 else 1
@@ -100,27 +123,33 @@ class Records:
     def split(self, n_scored, noise):
         """Return the training records, the scored records, and the weights of the scored rows.
 
-        The parts are drawn once for all runs, independently of the values of the records.
+        The parts are drawn once for all runs, independently of the values of the records, other
+        than of public group sizes.
 
         Parameters
         ----------
-        n_scored : int
-            Number of units that score.
+        n_scored : int or tuple of int
+            Number of units that score; with public sizes of groups, of each group.
         noise : NoiseSource
 
         Returns
         -------
-        training, scored : tuple of X and y
+        training, scored : tuple of X and y, and sensitive_features if they are given
             The first with the column of the unit, the second without it.
         weights : ndarray
             Weights of the scored rows: each unit has weight 1 / n_scored, shared by its rows.
         """
         is_scored = np.zeros(self.n_units, dtype=bool)
-        is_scored[noise.choice(self.n_units, n_scored)] = True
+        if self._strata is None:
+            is_scored[noise.choice(self.n_units, n_scored)] = True
+        else:
+            for units, size in zip(self._strata, n_scored, strict=True):
+                is_scored[units[noise.choice(len(units), size)]] = True
+            n_scored = sum(n_scored)
         rows = is_scored[self._persons]
         training, scored = self._rows(np.flatnonzero(~rows)), self._rows(np.flatnonzero(rows))
         if self.beside is not None:
-            scored = (scored[0].drop(columns=self.beside), scored[1])
+            scored = (scored[0].drop(columns=self.beside), *scored[1:])
         weights = np.empty(0)
         if n_scored:
             weights = 1 / (Persons(self._persons[rows]).n_rows * n_scored)
@@ -128,7 +157,7 @@ class Records:
 
     def _rows(self, positions):
         return tuple(
-            part if part is None else _safe_indexing(part, positions) for part in (self._X, self._y)
+            part if part is None else _safe_indexing(part, positions) for part in self._parts
         )
 
 
@@ -155,6 +184,8 @@ class PersonTables:
     PublicTypeError, PublicValueError
         y is given, a table is missing or not in memory, or keys do not identify persons.
     """
+
+    group_sizes = None
 
     def __init__(self, tables, y, sampler):
         if y is not None:
@@ -186,6 +217,54 @@ class PersonTables:
         return {name: _safe_indexing(self._tables[name], own) for name, own in chosen.items()}
 
 
+@dataclass(frozen=True)
+class Parts:
+    """How many units train and score, in all and of each group whose size is public.
+
+    Parameters
+    ----------
+    n_train, n_scored : int
+    group_sizes, scored : tuple of int or None
+        Numbers of all units of each group, and of those that score.
+    """
+
+    n_train: int
+    n_scored: int
+    group_sizes: tuple[int, ...] | None = None
+    scored: tuple[int, ...] | None = None
+
+    @property
+    def scored_units(self):
+        """The numbers by which records are split."""
+        return self.n_scored if self.scored is None else self.scored
+
+    def sizes(self, n_features):
+        """Return the public sizes of the training part, for the plan of a candidate."""
+        sizes = {"n_samples": self.n_train, "n_features": n_features}
+        if self.group_sizes is not None and self.scored is not None:
+            pairs = zip(self.group_sizes, self.scored, strict=True)
+            sizes["group_sizes"] = tuple(whole - part for whole, part in pairs)
+        return sizes
+
+
+def as_rows(sensitive_features, n_rows):
+    """Return groups whose rows have positions, one for each record."""
+    if not isinstance(sensitive_features, np.ndarray | pd.DataFrame | pd.Series):
+        sensitive_features = np.array(sensitive_features, dtype=object)
+    if num_samples(sensitive_features) != n_rows:
+        raise PublicValueError("sensitive_features must have one row for each row of X.")
+    return sensitive_features
+
+
+def by_group(values):
+    """Return a score of an estimator and rows that predicts by the groups of the rows, if given."""
+
+    def of_groups(candidate, X, y, groups=None):
+        return values(with_groups(candidate, groups), X, y)
+
+    return of_groups
+
+
 def _best_has(method):
     """Return a check that the estimator, fitted or not, has a method."""
 
@@ -200,49 +279,61 @@ class BestEstimatorMixin(MetaEstimatorMixin):
     """Methods of ``best_estimator_``, or of ``estimator`` before a fit."""
 
     @available_if(_best_has("predict"))
-    def predict(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
+    def predict(
+        self, X: ArrayLike | pd.DataFrame, *, sensitive_features: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predict with the best candidate.
 
         Parameters
         ----------
         X : data frame or array-like of shape (n_rows, n_features)
+        sensitive_features : array-like of shape (n_rows,) or (n_rows, n_columns), or None
+            Groups of the rows, for an estimator that predicts by group.
 
         Returns
         -------
         ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        return self.best_estimator_.predict(X)
+        return with_groups(self.best_estimator_, sensitive_features).predict(X)
 
     @available_if(_best_has("predict_proba"))
-    def predict_proba(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
+    def predict_proba(
+        self, X: ArrayLike | pd.DataFrame, *, sensitive_features: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predict probabilities with the best candidate.
 
         Parameters
         ----------
         X : data frame or array-like of shape (n_rows, n_features)
+        sensitive_features : array-like of shape (n_rows,) or (n_rows, n_columns), or None
+            Groups of the rows, for an estimator that predicts by group.
 
         Returns
         -------
         ndarray of shape (n_rows, n_classes)
         """
         check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
+        return with_groups(self.best_estimator_, sensitive_features).predict_proba(X)
 
     @available_if(_best_has("decision_function"))
-    def decision_function(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
+    def decision_function(
+        self, X: ArrayLike | pd.DataFrame, *, sensitive_features: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return the decision function of the best candidate.
 
         Parameters
         ----------
         X : data frame or array-like of shape (n_rows, n_features)
+        sensitive_features : array-like of shape (n_rows,) or (n_rows, n_columns), or None
+            Groups of the rows, for an estimator that predicts by group.
 
         Returns
         -------
         ndarray of shape (n_rows,) or (n_rows, n_classes)
         """
         check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
+        return with_groups(self.best_estimator_, sensitive_features).decision_function(X)
 
     @available_if(_best_has("transform"))
     def transform(self, X: ArrayLike | pd.DataFrame) -> Any:
@@ -276,7 +367,13 @@ class BestEstimatorMixin(MetaEstimatorMixin):
         return self.best_estimator_.sample(*args, **kwargs)
 
     @available_if(_best_has("score"))
-    def score(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> float:
+    def score(
+        self,
+        X: ArrayLike | pd.DataFrame,
+        y: ArrayLike | None = None,
+        *,
+        sensitive_features: ArrayLike | None = None,
+    ) -> float:
         """Return ``best_estimator_.score``.
 
         Parameters
@@ -284,13 +381,15 @@ class BestEstimatorMixin(MetaEstimatorMixin):
         X : data frame or array-like of shape (n_rows, n_features)
             Rows to score; the score of private rows is not private.
         y : array-like of shape (n_rows,) or None, default=None
+        sensitive_features : array-like of shape (n_rows,) or (n_rows, n_columns), or None
+            Groups of the rows, for an estimator that predicts by group.
 
         Returns
         -------
         float
         """
         check_is_fitted(self)
-        return self.best_estimator_.score(X, y)
+        return with_groups(self.best_estimator_, sensitive_features).score(X, y)
 
     @property
     def classes_(self) -> np.ndarray:
@@ -328,7 +427,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         Estimator of this package that protects against the replacement of a record, and whose plan
         needs only the numbers of records and columns. The search sets its ``epsilon``, ``delta``,
         ``ledger`` and ``random_state``. Of a :class:`~sklearn_dpgen.tables.RelationalSampler` the
-        records are persons with all rows in all tables.
+        records are persons with all rows in all tables. One that compares groups must declare its
+        ``groups``, and its penalty must be that of demographic parity.
     param_distributions : dict or list of dict
         Lists, or distributions of ``scipy.stats``, of each parameter, as for
         :class:`~sklearn.model_selection.RandomizedSearchCV`. They are public: chosen without
@@ -377,8 +477,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         noisy score.
     :Neighbours: Those of ``estimator``, which must replace one record; persons, where it protects
         them.
-    :Public: What ``estimator`` takes to be public; ``param_distributions``; X_val and y_val, where
-        they are given.
+    :Public: What ``estimator`` takes to be public, such as sizes of the groups;
+        ``param_distributions``; X_val and y_val, where they are given.
     :Bounded by: A random split: a record is in the training part, and then changes a fit, or in the
         validation part, and then changes a mean of values in [0, 1], or the frequencies of persons
         with rows.
@@ -416,6 +516,19 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     each are drawn anew. A failed fit has the score −∞, and is charged. There is no table of
     results and no second fit of the best parameters, each of which would cost more. Warnings,
     callbacks and progress bars of candidates are suppressed, as they would reveal other runs.
+
+    *Groups.* Where the guarantee of ``estimator`` makes the sizes of the groups public, as that of
+    :class:`~sklearn_dpgen.sliced.DPSlicedWassersteinFairClassifier` does, a record is replaced by
+    another of the same group, and the guarantee of the search is for these neighbours too. Records
+    are then split within each group, ceil(``validation_fraction`` n_a) of the n_a of a group being
+    scored. The drawn positions follow from the groups of all positions, which neighbours share; so
+    do the sizes of the groups in both parts, from which candidates are planned. Given the parts,
+    the argument above holds. Estimators that protect the group of a record, as
+    :class:`~sklearn_dpgen.predictors.BarycenterClassifier` does, get a split that does not depend
+    on groups, and the group is a value of a record like any other: a replaced record may change it,
+    in one part alone. Groups are declared, because the set of those that occur in a part would
+    depend on the records. A search without the groups that a candidate compares is refused: its
+    fits would have no penalty.
 
     Scores on public rows, ``X_val`` of :meth:`fit`, are free: all records train, and no noise is
     added. Estimators that learn from locally privatized answers cost nothing to search, with
@@ -481,7 +594,12 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         self.random_state = random_state
 
     def plan(
-        self, n_samples: int, n_features: int | None = None, *, public_scores: bool = False
+        self,
+        n_samples: int,
+        n_features: int | None = None,
+        *,
+        public_scores: bool = False,
+        group_sizes: ArrayLike | None = None,
     ) -> PrivacyReport:
         """Return the privacy report of a search, without reading a record.
 
@@ -493,6 +611,9 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             Number of columns, if the plan of the estimator needs it.
         public_scores : bool, default=False
             Whether public rows are scored.
+        group_sizes : array-like of int of shape (n_groups,) or None, default=None
+            Numbers of records of each declared group, for an estimator that makes them public, as
+            the ones with a penalty do. None is a fit without such groups.
 
         Returns
         -------
@@ -500,24 +621,56 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         """
         self._validate_params()
         seed = None if self.random_state is None else 0
-        return self._price(self._parts(n_samples, public_scores), n_features, seed)[0]
+        if group_sizes is not None:
+            if check_declared_groups(self.estimator) is None:
+                raise PublicValueError(
+                    f"group_sizes must be None: {type(last_step(self.estimator)).__name__} "
+                    "protects the sizes of the groups."
+                )
+            group_sizes = tuple(int(size) for size in np.asarray(group_sizes))
+            if sum(group_sizes) != n_samples:
+                raise PublicValueError(
+                    f"group_sizes must add up to n_samples = {n_samples}, got {sum(group_sizes)}."
+                )
+        parts = self._parts(n_samples, public_scores, group_sizes)
+        return self._price(parts, n_features, seed)[0]
 
-    def _parts(self, n_samples, public_scores):
-        """Return the numbers of training and of scored records."""
-        n_scored = 0 if public_scores else math.ceil(self.validation_fraction * n_samples)
+    def _parts(self, n_samples, public_scores, group_sizes=None):
+        """Return how many records train and score, in all and of each group of public size."""
+        fraction = 0.0 if public_scores else self.validation_fraction
+        scored: Any = None
+        if group_sizes is None:
+            n_scored = math.ceil(fraction * n_samples)
+        else:
+            # A group keeps a record to train on, so that a fit has the declared groups.
+            scored = tuple(min(math.ceil(fraction * n), max(n - 1, 0)) for n in group_sizes)
+            n_scored = sum(scored)
         if n_samples - n_scored < 1:
             raise PublicValueError(
                 f"n_samples must leave a record to train on, got {n_samples}: use a smaller "
                 "validation_fraction, or score public rows, X_val."
             )
-        return n_samples - n_scored, n_scored
+        if fraction and not n_scored:
+            raise PublicValueError(
+                "Each group must have two records, of which one is scored; or score public rows, "
+                "X_val."
+            )
+        return Parts(n_samples - n_scored, n_scored, group_sizes, scored)
 
-    def _price(self, parts, n_features, seed):
+    def _price(self, parts, n_features, seed, **given):
         """Return the report, the profile that dominates one run, and the distribution of runs.
 
         The profile is None without noise.
+
+        Parameters
+        ----------
+        parts : Parts
+        n_features : int or None
+        seed : int or None
+        **given
+            Other public sizes of a fit, such as ``n_groups``.
         """
-        n_train, n_scored = parts
+        n_train, n_scored = parts.n_train, parts.n_scored
         law = self.n_runs if isinstance(self.n_runs, RandomRuns) else PoissonRuns(self.n_runs)
         profile = None
         run: Any = None
@@ -526,10 +679,10 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             profile = calibrate_runs(self.epsilon, self.delta, law)
             run = profile.run
         # The estimator with its own parameters determines the relation and the public facts.
-        sizes = {"n_samples": n_train, "n_features": n_features}
+        sizes = parts.sizes(n_features) | given
         model, one = calibrated(self.estimator, {}, run, random_state=seed, **sizes)
         # Called for its warnings of noise.
-        model.plan(**sizes)
+        estimator_plan(model, **sizes)
         caveats = [c for c in _CAVEATS if c != "rowwise_scores" or not self._is_relational]
         public = [*one.public, "param_distributions", *(() if n_scored else ("validation_rows",))]
         report = PrivacyReport(
@@ -575,8 +728,10 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         X: ArrayLike | pd.DataFrame | Mapping[str, pd.DataFrame],
         y: ArrayLike | None = None,
         *,
+        sensitive_features: ArrayLike | pd.DataFrame | None = None,
         X_val: ArrayLike | pd.DataFrame | Mapping[str, pd.DataFrame] | None = None,
         y_val: ArrayLike | None = None,
+        sensitive_features_val: ArrayLike | pd.DataFrame | None = None,
     ) -> Self:
         """Search, and keep the best candidate.
 
@@ -586,10 +741,15 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             Private records; for a RelationalSampler its tables in memory.
         y : array-like of shape (n_samples,) or None, default=None
             Private labels or values.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or None
+            Groups of the records, for an estimator whose fit takes them; each run gets those of
+            its training records. The estimator must declare its ``groups``.
         X_val : as X, or None, default=None
             Public rows: scores on them are free, and all private records train.
         y_val : array-like of shape (n_rows,) or None, default=None
             Labels or values of the public rows.
+        sensitive_features_val : as sensitive_features, or None, default=None
+            Groups of the public rows, for an estimator that predicts by group.
 
         Returns
         -------
@@ -604,37 +764,55 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             shown.
         PublicTypeError, PublicValueError
             No budget of a candidate is small enough, a candidate has another neighbouring
-            relation, or scores need public rows. The ledger is not charged.
+            relation, scores need public rows, or the estimator does not take sensitive features,
+            or would compare no groups without them. The ledger is not charged.
         """
         # A search does not follow the steps of PrivateEstimator._fit: the secret number of runs
         # and their candidates are drawn between the plan and the charge, so that unsupported
         # parameters are refused before the charge, and the fits of candidates release themselves.
         self._forget()
-        check_distributions(self.param_distributions, ("schema",) if self._is_relational else ())
+        by_group = sensitive_features is not None
+        fixed = ["schema"] if self._is_relational else []
+        if by_group:
+            fixed += named_parameters(self.estimator, "groups")
+        check_distributions(self.param_distributions, fixed)
         check_neighbours(self.estimator)
+        check_groups_are_given(self.estimator, by_group)
         records: Any
         if self._is_relational:
             records = PersonTables(X, y, self.estimator)
         else:
-            records = Records(X, y, self._protected_unit(), getattr(self.estimator, "schema", None))
-        parts = self._parts(records.n_units, X_val is not None)
+            records = Records(
+                X,
+                y,
+                self._protected_unit(),
+                getattr(self.estimator, "schema", None),
+                sensitive_features=sensitive_features,
+                groups=check_declared_groups(self.estimator) if by_group else None,
+            )
+        parts = self._parts(records.n_units, X_val is not None, records.group_sizes)
         seed = split_random_state(self.random_state, 1)[0]
         report, run, law = self._price(parts, records.n_features, seed)
         values = self._values(public=X_val is not None)
-        noise = self._noise_source(seed, self.estimator, self.scoring, X, y)
-        sizes = {"n_samples": parts[0], "n_features": records.n_features}
+        bound = (X, y) if sensitive_features is None else (X, y, sensitive_features)
+        noise = self._noise_source(seed, self.estimator, self.scoring, *bound)
+        sizes = parts.sizes(records.n_features)
         candidates = self._candidates(law.draw(noise), run, report, sizes, seed, noise)
-        training, scored, weights = records.split(parts[1], noise)
+        for _, candidate, _ in candidates:
+            check_groups_are_given(candidate, by_group)
+        training, scored, weights = records.split(parts.scored_units, noise)
         if X_val is not None:
             n_rows = 0 if self._is_relational else num_samples(X_val)
             scored, weights = (X_val, y_val), np.full(n_rows, 1 / max(n_rows, 1))
-        # The values of records are not read before this line.
+            if sensitive_features_val is not None:
+                scored = (*scored, as_rows(sensitive_features_val, n_rows))
+        # Before this line no values of records are read but groups, whose sizes are public.
         self._charge(report)
-        scale, best = report.noise_scale["score"] if parts[1] else 0.0, None
+        scale, best = report.noise_scale["score"] if parts.n_scored else 0.0, None
         for parameters, candidate, plan in candidates:
             score = self._run(candidate, training, scored, values, weights)
-            if score > -math.inf and not is_as_planned(candidate.privacy_, plan, run):
-                kind = type(candidate).__name__
+            if score > -math.inf and not is_as_planned(last_step(candidate).privacy_, plan, run):
+                kind = type(last_step(candidate)).__name__
                 raise PublicRuntimeError(
                     f"The fit of {kind} must cost what it had planned, and protect as much."
                 )
@@ -649,7 +827,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
                 "see them."
             )
         self.best_score_, self.best_params_, self.best_estimator_ = best
-        state_price(self.best_estimator_, self.privacy_)
+        state_price(last_step(self.best_estimator_), self.privacy_)
         self.n_features_in_ = records.n_features
         if isinstance(records, Records) and isinstance(X, pd.DataFrame):
             names = [name for name in X.columns if name != records.beside]
@@ -687,20 +865,27 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         return drawn
 
     def _values(self, *, public):
-        """Return a function of (estimator, X, y) with one value per row, or one for all rows."""
+        """Return a function of an estimator and the scored rows: X, y and, if given, their groups.
+
+        It has one value for each row, or one for all rows.
+        """
         if self._is_relational:
             return self._values_of_persons(public)
         if isinstance(self.scoring, UtilityScorer):
-            return lambda candidate, X, y: self.scoring.row_values(candidate, X)
+            return lambda candidate, X, *_: self.scoring.row_values(candidate, X)
         if self.scoring is None or self.scoring in ("accuracy", "brier", "absolute_error"):
-            return row_values(self.scoring, self.estimator, self.target_range)
+            return by_group(row_values(self.scoring, self.estimator, self.target_range))
         if not public:
             raise PublicValueError(
                 "scoring must be None, 'accuracy', 'brier', 'absolute_error' or a utility_scorer "
                 "for private rows, as their values are bounded for each row. Others need public "
                 "rows, X_val."
             )
-        return check_scoring(self.estimator, scoring=self.scoring)
+        if isinstance(self.scoring, GroupScorer):
+            return lambda candidate, X, y, groups: self.scoring(
+                candidate, X, y, sensitive_features=groups
+            )
+        return by_group(check_scoring(self.estimator, scoring=self.scoring))
 
     def _values_of_persons(self, public):
         """Return a function of (sampler, tables, None) with a score, bounded unless public."""
@@ -719,7 +904,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             with warnings.catch_warnings():
                 # Warnings would reveal the candidates and their number.
                 warnings.simplefilter("ignore")
-                candidate.fit(*(part for part in training if part is not None))
+                fitted(candidate, *training)
                 found = values(candidate, *scored)
         except Exception:  # Showing an error of any class would reveal a candidate.
             return -math.inf

@@ -20,7 +20,7 @@ __all__ = [
     "with_groups",
 ]
 
-_BY_GROUP = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
+_BY_GROUP = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score")
 
 
 def encode_rows(values, name, *, allow_missing=False):
@@ -180,10 +180,10 @@ class _WithGroups:
             return found
 
         @wraps(found)
-        def predicted(X):
+        def predicted(*args):
             # Without routing a pipeline passes parameters to its last step, whatever it requests.
             with sklearn.config_context(enable_metadata_routing=False):
-                return found(X, sensitive_features=self._sensitive_features)
+                return found(*args, sensitive_features=self._sensitive_features)
 
         return predicted
 

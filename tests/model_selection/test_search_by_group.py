@@ -1,0 +1,283 @@
+"""Private searches over estimators that compare groups."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from search_cases import NoisyThreshold, labelled
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+
+from sklearn_dpgen.accounting import GaussianProfile, PoissonRuns
+from sklearn_dpgen.accounting._composition import ComposedProfile
+from sklearn_dpgen.accounting._selection import calibrate_runs
+from sklearn_dpgen.datasets import make_biased_labels
+from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.metrics import disparate_impact
+from sklearn_dpgen.model_selection import PrivateSearchCV, group_scorer
+from sklearn_dpgen.model_selection._private_search import Records
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.predictors import BarycenterClassifier
+from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
+from sklearn_dpgen.utils._random import NoiseSource
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn_dpgen.exceptions.NoisyGradientsWarning",
+    "ignore::sklearn_dpgen.exceptions.SmallGroupWarning",
+)
+
+DATA = make_biased_labels(400, random_state=0)
+X, Y, SIDE = DATA.X, DATA.y, DATA.sensitive
+SIZES = np.bincount(SIDE)
+ALPHAS = {"alpha": [0.2, 0.8]}
+
+
+class Watched(DPSlicedWassersteinFairClassifier):
+    """Keeps what its fits were given."""
+
+    seen: list = []  # noqa: RUF012
+
+    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
+        super().fit(X, y, sensitive_features=sensitive_features)
+        Watched.seen.append((np.asarray(X), np.asarray(y), sensitive_features, self))
+        return self
+
+    def predict(self, X):
+        Watched.seen[-1] += (np.asarray(X),)
+        return super().predict(X)
+
+
+@pytest.fixture
+def seen():
+    Watched.seen.clear()
+    return Watched.seen
+
+
+@pytest.fixture
+def five(monkeypatch):
+    """Each search has five runs."""
+    monkeypatch.setattr(PoissonRuns, "draw", lambda self, noise: 5)
+
+
+def watched(**params):
+    params = {"classes": [0, 1], "groups": [0, 1]} | params
+    return Watched(training=Training(max_iter=3), **params)
+
+
+def mapped(**params):
+    model = FrozenEstimator(LogisticRegression().fit(X, Y))
+    return BarycenterClassifier(model, groups=[0, 1], **params)
+
+
+def new_ledger(folder):
+    return PrivacyLedger.create(folder / "ledger", dataset="toy", epsilon=3.0, delta=1e-3)
+
+
+def test_the_plan_is_what_a_fit_states(tmp_path):
+    ledger = new_ledger(tmp_path)
+    search = PrivateSearchCV(watched(), ALPHAS, n_runs=2, ledger=ledger)
+    plan = search.plan(len(X), X.shape[1], group_sizes=SIZES)
+    search.fit(X, Y, sensitive_features=SIDE)
+    report = search.privacy_
+    assert report.composable() == plan.composable()
+    assert report.relation == plan.relation
+    assert "group" in report.shared
+    assert {"group_sizes", "param_distributions"} <= set(report.public)
+    assert "group_membership" in report.caveats
+    assert len(ledger.report().charges) == 1
+    assert search.best_estimator_.groups_ == [0, 1]
+    assert search.best_estimator_.privacy_ == report
+
+
+def test_each_run_gets_the_groups_of_its_records(seen, five):
+    PrivateSearchCV(watched(), ALPHAS).fit(X, Y, sensitive_features=SIDE)
+    assert len(seen) == 5
+    found = {tuple(row): group for row, group in zip(X, SIDE, strict=True)}
+    for train, _, groups, model, scored in seen:
+        assert model.groups_ == [0, 1]
+        assert [found[tuple(row)] for row in train] == groups.tolist()
+        # A fifth of each group is scored, rounded up.
+        held_out = np.bincount([found[tuple(row)] for row in scored])
+        np.testing.assert_array_equal(held_out, np.ceil(0.2 * SIZES))
+        np.testing.assert_array_equal(held_out + np.bincount(groups), SIZES)
+    # The parts are the same for all runs.
+    assert len({scored.tobytes() for *_, scored in seen}) == 1
+
+
+def test_each_fit_costs_what_a_run_may_and_hardly_less(seen, five):
+    search = PrivateSearchCV(watched(), ALPHAS).fit(X, Y, sensitive_features=SIDE)
+    run = calibrate_runs(1.0, 1e-5, PoissonRuns(10)).run
+    epsilons = np.linspace(0, 3, 100)
+
+    def is_paid_for(model, sizes):
+        report = model.plan(sum(sizes), X.shape[1], group_sizes=sizes)
+        cost = ComposedProfile(report.composable()).delta(epsilons)
+        gaussian = GaussianProfile(run.mu).delta(epsilons)
+        return bool(np.all(cost <= 1e-3 * search.delta / search.n_runs + gaussian))
+
+    train = tuple(np.bincount(seen[0][2]))
+    assert all(is_paid_for(clone(model), train) for *_, model, _ in seen)
+    more = clone(seen[0][3])
+    assert not is_paid_for(more.set_params(epsilon=1.03 * more.epsilon), train)
+
+
+def split_of(side, table=X):
+    records = Records(table, Y, sensitive_features=side, groups=[0, 1])
+    scored = tuple(int(np.ceil(0.2 * size)) for size in records.group_sizes)
+    training, _, _ = records.split(scored, NoiseSource(0))
+    return {tuple(row) for row in training[0]}
+
+
+def test_a_replaced_record_of_a_group_moves_no_other_to_another_part():
+    """The relation: another record of the same group, in the same place."""
+    others = X.copy()
+    others[7] = 9.0
+    first, second = split_of(SIDE), split_of(SIDE, others)
+    assert first - {tuple(X[7])} == second - {tuple(others[7])}
+    # The negative twin: a record that changes its group, which the relation excludes.
+    moved = SIDE.copy()
+    moved[7] = 1 - moved[7]
+    assert split_of(moved) - {tuple(X[7])} != first - {tuple(X[7])}
+
+
+def test_groups_of_persons_are_split_by_persons(seen, five):
+    frame = pd.DataFrame(
+        np.repeat(X[:200], 2, axis=0), columns=[f"x{i}" for i in range(X.shape[1])]
+    )
+    frame["who"] = np.repeat(np.arange(200), 2)
+    side, y = np.repeat(SIDE[:200], 2), np.repeat(Y[:200], 2)
+    search = PrivateSearchCV(watched(unit="who"), ALPHAS).fit(frame, y, sensitive_features=side)
+    sizes = np.bincount(SIDE[:200])
+    plan = search.plan(200, X.shape[1], group_sizes=sizes)
+    assert plan.composable() == search.privacy_.composable()
+    assert len(seen[0][-1]) == 2 * np.ceil(0.2 * sizes).sum()
+    side[0] = 1 - side[0]
+    with pytest.raises(ValueError, match="must be of one group"):
+        search.fit(frame, y, sensitive_features=side)
+
+
+def test_estimators_that_protect_groups_split_without_them():
+    search = PrivateSearchCV(mapped(), {"min_ratio": [0.5, 1.0]}, n_runs=2, epsilon=5.0)
+    search.fit(X, Y, sensitive_features=SIDE)
+    assert search.privacy_ == search.plan(len(X), X.shape[1])
+    assert "group_sizes" not in search.privacy_.public
+    assert not search.privacy_.shared
+    decided = search.predict(X, sensitive_features=SIDE)
+    expected = search.best_estimator_.predict(X, sensitive_features=SIDE)
+    np.testing.assert_array_equal(decided, expected)
+    assert search.predict_proba(X, sensitive_features=SIDE).shape == (len(X), 2)
+    with pytest.raises(ValueError, match="sensitive_features must be given"):
+        search.predict(X)
+    with pytest.warns(UserWarning, match="not private"):
+        score = search.score(X, Y, sensitive_features=SIDE)
+    assert score == np.mean(decided == Y)
+    with pytest.raises(ValueError, match="protects the sizes of the groups"):
+        search.plan(len(X), X.shape[1], group_sizes=SIZES)
+
+
+def test_public_rows_are_scored_with_their_groups():
+    public = make_biased_labels(200, random_state=1)
+    grid = {"min_ratio": [0.2, 1.0]}
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = group_scorer(disparate_impact)
+    for scoring, chosen in (("accuracy", 0.2), (scorer, 1.0)):
+        search = PrivateSearchCV(mapped(), grid, n_runs=30, epsilon=50.0, scoring=scoring)
+        search.fit(
+            X,
+            Y,
+            sensitive_features=SIDE,
+            X_val=public.X,
+            y_val=public.y,
+            sensitive_features_val=public.sensitive,
+        )
+        assert search.best_params_ == {"min_ratio": chosen}
+    with pytest.raises(ValueError, match="one row for each row"):
+        search.fit(
+            X,
+            Y,
+            sensitive_features=SIDE,
+            X_val=public.X,
+            y_val=public.y,
+            sensitive_features_val=public.sensitive[1:],
+        )
+
+
+def test_the_penalty_of_a_candidate_is_that_of_its_groups(five):
+    """With a large weight and no noise decisions are alike; without groups they are not."""
+    training = Training(max_iter=200)
+    model = DPSlicedWassersteinFairClassifier(groups=[0, 1], classes=[0, 1], training=training)
+    search = PrivateSearchCV(model, {"alpha": [0.99]}, epsilon=np.inf, random_state=0)
+    ratio = disparate_impact(
+        Y, search.fit(X, Y, sensitive_features=SIDE).predict(X), sensitive_features=SIDE
+    )
+    search.set_params(param_distributions={"alpha": [0.0]}, estimator__alpha=0.0)
+    without = disparate_impact(Y, search.fit(X, Y).predict(X), sensitive_features=SIDE)
+    assert min(ratio, 1 / ratio) > 0.8 > 0.6 > min(without, 1 / without)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid", "groups", "message"),
+    [
+        (watched(), ALPHAS, None, "a run without them would have no penalty"),
+        # Each drawn candidate is looked at.
+        (watched(alpha=0.0), {"alpha": [0.5]}, None, "a run without them would have no penalty"),
+        (mapped(), {"min_ratio": [1.0]}, None, "a run without them would have no penalty"),
+        (watched(groups=None), ALPHAS, SIDE, "groups of Watched must be declared"),
+        (watched(), {"groups": [[0, 1]]}, SIDE, "by which records are split"),
+        (watched(penalty="equalized_odds"), ALPHAS, SIDE, "split within groups, not within"),
+        (watched(), {"penalty": ["equalized_odds"]}, SIDE, "group_sizes must hold"),
+        (watched(), ALPHAS, SIDE[1:], "sensitive_features must have one row for each row of X"),
+        (watched(), ALPHAS, SIDE + 1, "not among the declared groups"),
+        (NoisyThreshold(), {"cut": [0.5]}, SIDE, "NoisyThreshold does not take them"),
+    ],
+)
+def test_what_would_compare_no_groups_is_refused_before_the_charge(
+    tmp_path, five, estimator, grid, groups, message
+):
+    ledger = new_ledger(tmp_path)
+    search = PrivateSearchCV(estimator, grid, ledger=ledger)
+    with pytest.raises(ValueError, match=message):
+        search.fit(X, Y, sensitive_features=groups)
+    assert not ledger.report().charges
+    assert not hasattr(search, "privacy_")
+
+
+def test_a_small_group_keeps_a_record_to_train_on(seen, five):
+    side = np.zeros(len(X), dtype=int)
+    side[:2] = 1
+    search = PrivateSearchCV(watched(groups=[0, 1, 2]), ALPHAS, validation_fraction=0.9)
+    search.fit(X, Y, sensitive_features=side)
+    assert set(seen[0][2]) == {0, 1}
+    plan = search.plan(len(X), X.shape[1], group_sizes=[len(X) - 2, 2, 0])
+    assert plan.composable() == search.privacy_.composable()
+    with pytest.raises(ValueError, match="add up to"):
+        search.plan(len(X), X.shape[1], group_sizes=[1, 2, 0])
+    with pytest.raises(ValueError, match="Each group must have two records"):
+        search.plan(2, X.shape[1], group_sizes=[1, 1, 0])
+
+
+def test_a_search_takes_groups_by_routing():
+    search = PrivateSearchCV(mapped(), {"min_ratio": [0.5, 1.0]}, n_runs=2, epsilon=5.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search.set_fit_request(sensitive_features=True)
+        pipeline = Pipeline([("same", "passthrough"), ("search", search)])
+        pipeline.fit(X, Y, sensitive_features=SIDE)
+    assert pipeline["search"].best_estimator_.groups_ == [0, 1]
+
+
+def test_a_seed_repeats_a_search_of_the_same_groups_and_no_other():
+    def score(side):
+        search = PrivateSearchCV(mapped(), {"min_ratio": [1.0]}, n_runs=2, random_state=0)
+        return search.fit(X, Y, sensitive_features=side).best_score_
+
+    moved = SIDE.copy()
+    moved[:2] = 1 - moved[:2]
+    assert score(SIDE) == score(SIDE) != score(moved)
+
+
+def test_records_without_groups_are_split_as_before():
+    x, y = labelled()
+    training, scored, _ = Records(x, y).split(80, NoiseSource(0))
+    assert [len(part) for part in (*training, *scored)] == [320, 320, 80, 80]
