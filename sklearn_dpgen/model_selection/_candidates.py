@@ -14,7 +14,7 @@ from sklearn_dpgen.accounting._composition import dominating_gaussian
 from sklearn_dpgen.accounting._profiles import smallest_passing
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.predictors._barycenter import plan_cost
+from sklearn_dpgen.preprocessing._steps import check_steps, plan_cost
 from sklearn_dpgen.utils._groups import last_step, takes_groups
 from sklearn_dpgen.utils._validation import Real, named_parameters, outermost_parameters
 
@@ -154,7 +154,8 @@ def calibrated(estimator, parameters, run, *, random_state, **sizes):
         candidate.set_params(**dict.fromkeys(named_parameters(candidate, name), value))
     budgets = outermost_parameters(candidate, "epsilon")
     if not budgets:
-        raise PublicValueError(f"estimator must have an epsilon, got {type(candidate).__name__}.")
+        kind = type(last_step(candidate)).__name__
+        raise PublicValueError(f"estimator must be private, with an epsilon, got {kind}.")
 
     def plan(epsilon):
         candidate.set_params(**dict.fromkeys(budgets, epsilon))
@@ -270,8 +271,10 @@ def estimator_plan(candidate, **sizes):
     PublicTypeError
         The estimator is not private.
     PublicValueError
-        Its neighbouring relation is not the replacement of a record.
+        Its neighbouring relation is not the replacement of a record, or a step before the last one
+        of a pipeline may learn from private records.
     """
+    check_steps(candidate)
     if not isinstance(last_step(candidate), PrivateEstimator):
         raise PublicTypeError(
             f"estimator must be private, with a plan, got {type(last_step(candidate)).__name__}. "

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.metrics import check_scoring
+from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 
@@ -423,9 +424,12 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
 
     Parameters
     ----------
-    estimator : private estimator
+    estimator : private estimator, or pipeline
         Estimator of this package that protects against the replacement of a record, and whose plan
-        needs only the numbers of records and columns. The search sets its ``epsilon``, ``delta``,
+        needs only the numbers of records and columns; or a pipeline with such a last step. Earlier
+        steps must learn nothing from records and map each row by itself: a
+        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`, or scikit-learn's ``Normalizer`` or
+        ``Binarizer``. The search sets its ``epsilon``, ``delta``,
         ``ledger`` and ``random_state``. Of a :class:`~sklearn_dpgen.tables.RelationalSampler` the
         records are persons with all rows in all tables. One that compares groups must declare its
         ``groups``, and its penalty must be that of demographic parity.
@@ -556,7 +560,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     """
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods(["fit", "plan"])],
+        "estimator": [HasMethods(["fit", "plan"]), Pipeline],
         "param_distributions": [dict, list, tuple],
         "epsilon": BUDGET,
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -686,7 +690,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         caveats = [c for c in _CAVEATS if c != "rowwise_scores" or not self._is_relational]
         public = [*one.public, "param_distributions", *(() if n_scored else ("validation_rows",))]
         report = PrivacyReport(
-            name=f"{type(self).__name__}({type(self.estimator).__name__})",
+            name=f"{type(self).__name__}({type(last_step(self.estimator)).__name__})",
             events=(Event("best_of_runs"), *one.events),
             epsilon=self.epsilon,
             delta=0.0 if run is None else self.delta,
@@ -847,6 +851,11 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         units = {given[name] for name in named_parameters(self.estimator, "unit")} - {None}
         if len(units) > 1:
             raise PublicValueError(f"estimator must have one unit, got {sorted(units)}.")
+        if units and isinstance(self.estimator, Pipeline):
+            raise PublicValueError(
+                "unit needs an estimator that reads its column, which a pipeline may remove: give "
+                "the last step alone."
+            )
         return max(units, default=None)
 
     def _candidates(self, n_runs, run, report, sizes, seed, noise):

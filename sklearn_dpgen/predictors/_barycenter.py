@@ -1,6 +1,5 @@
 """Base of the predictors whose scores are mapped to a Wasserstein barycentre of the groups."""
 
-import inspect
 import math
 from dataclasses import dataclass
 
@@ -8,7 +7,6 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from sklearn_dpgen.accounting import (
@@ -34,7 +32,7 @@ from sklearn_dpgen.predictors._group_counts import (
     mean_intervals,
     outcome_sums,
 )
-from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.preprocessing._steps import check_steps, plan_cost, steps_of
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._groups import check_groups, check_sensitive_features
 from sklearn_dpgen.utils._random import ROUNDING
@@ -539,7 +537,7 @@ def within(estimator, epsilon, *, unit=None):
     Parameters
     ----------
     estimator : estimator
-        A private estimator, or a pipeline of TabularEncoders and a private one.
+        A private estimator, or a pipeline of steps that learn nothing and a private one.
     epsilon : float
         Budget of the outer fit.
     unit : str or None
@@ -556,17 +554,8 @@ def within(estimator, epsilon, *, unit=None):
         The estimator is not private, takes the whole budget, or has its own ledger or unit.
     """
     estimator = clone(estimator)
-    *before, last = _steps(estimator)
-    unpaid = [
-        type(step).__name__
-        for step in before
-        if step != "passthrough" and not isinstance(step, TabularEncoder)
-    ]
-    if unpaid:
-        raise PublicValueError(
-            f"estimator must have no step that learns from private records without a budget, got "
-            f"{unpaid}. Scale by public bounds, with a TabularEncoder."
-        )
+    check_steps(estimator)
+    *before, last = steps_of(estimator)
     if not isinstance(last, PrivateEstimator):
         raise PublicValueError(
             f"estimator must be private, with a report privacy_, got {type(last).__name__}. "
@@ -603,43 +592,12 @@ def within(estimator, epsilon, *, unit=None):
     return estimator
 
 
-def plan_cost(estimator, n_samples, **sizes):
-    """Return the PrivacyReport that a nested fit will have.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A result of :func:`within`.
-    n_samples : int
-        Number of records.
-    **sizes
-        Other public sizes; the plan gets those among its parameters that are not None.
-
-    Returns
-    -------
-    PrivacyReport
-    """
-    *before, last = _steps(estimator)
-    for step in before:
-        if step != "passthrough":
-            sizes |= {"n_features": clone(step).fit().domain_.n_features, "columns": None}
-    wanted = inspect.signature(last.plan).parameters
-    given = {k: v for k, v in sizes.items() if k in wanted and v is not None}
-    return last.plan(n_samples, **given)
-
-
 def fit_cost(estimator):
     """Return the PrivacyReport of a fit."""
-    return _steps(estimator)[-1].privacy_
+    return steps_of(estimator)[-1].privacy_
 
 
 def differs(plan, report):
     """Return whether the cost of a fit differs from its plan."""
     names = ("epsilon", "delta", "neighbours", "unit", "releases")
     return any(getattr(plan, name) != getattr(report, name) for name in names)
-
-
-def _steps(estimator):
-    if isinstance(estimator, Pipeline):
-        return [step for _, step in estimator.steps]
-    return [estimator]
