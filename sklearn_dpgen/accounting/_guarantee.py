@@ -159,6 +159,7 @@ class BoundKind(_Term):
     ORTHONORMAL_DIRECTIONS = "orthonormal_directions"
     DIRECTIONS_AVERAGED = "directions_averaged"
     VALIDATION_MEAN = "validation_mean"
+    VALIDATION_GAP = "validation_gap"
     VALIDATION_FREQUENCIES = "validation_frequencies"
     DECLARED = "declared"
 

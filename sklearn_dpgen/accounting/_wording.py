@@ -152,6 +152,9 @@ _BOUNDS: dict[str, str] = {
     BoundKind.ORTHONORMAL_DIRECTIONS: "directions in orthonormal blocks",
     BoundKind.DIRECTIONS_AVERAGED: "the privacy profile is averaged over random directions",
     BoundKind.VALIDATION_MEAN: "the score is a mean over validation {units} in [0, 1]",
+    BoundKind.VALIDATION_GAP: (
+        "{value} times the largest difference of two groups' means in [0, 1] is subtracted"
+    ),
     BoundKind.VALIDATION_FREQUENCIES: (
         "the score is 1 minus a total variation distance to the frequencies of validation {units}"
     ),

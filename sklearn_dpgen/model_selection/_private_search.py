@@ -10,7 +10,7 @@ import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
@@ -38,7 +38,13 @@ from sklearn_dpgen.model_selection._candidates import (
     state_price,
 )
 from sklearn_dpgen.model_selection._group_scorer import GroupScorer
-from sklearn_dpgen.model_selection._row_values import bounded_values, released_score, row_values
+from sklearn_dpgen.model_selection._row_values import (
+    bounded_values,
+    group_gap,
+    outcomes,
+    released_score,
+    row_values,
+)
 from sklearn_dpgen.model_selection._utility_scorer import UtilityScorer
 from sklearn_dpgen.tables import RelationalSampler
 from sklearn_dpgen.tables._person_rows import persons_of_rows, stages_of
@@ -450,6 +456,11 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         :func:`utility_scorer` is for generators. Any other scorer of scikit-learn, or its name,
         needs public rows. For a RelationalSampler None is 1 plus its ``score``, in which persons
         without rows are a cell of each pair; anything else is a callable for public tables.
+    gap_weight : float, default=0.0
+        Weight, at least 0, of the disparity of groups, which is subtracted from the score: the
+        largest difference of two groups' rates of the last label, or of two groups' mean
+        predictions relative to ``target_range``. Needs ``sensitive_features``, and an estimator
+        that makes the sizes of the groups public, or public rows.
     target_range : (float, float) or None, default=None
         Public bounds of a numeric target, to which values and predictions are clipped.
     validation_fraction : float, default=0.2
@@ -484,8 +495,8 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     :Public: What ``estimator`` takes to be public, such as sizes of the groups;
         ``param_distributions``; X_val and y_val, where they are given.
     :Bounded by: A random split: a record is in the training part, and then changes a fit, or in the
-        validation part, and then changes a mean of values in [0, 1], or the frequencies of persons
-        with rows.
+        validation part, and then changes a mean of values in [0, 1] and a difference of groups'
+        means, or the frequencies of persons with rows.
     :Noise: That of the fits, Gaussian noise on scores, and a secret random number of runs, in
         floating point, from the operating system's entropy.
     :Priced by: ``RandomStoppingProfile``: the best of a random
@@ -534,6 +545,18 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     depend on the records. A search without the groups that a candidate compares is refused: its
     fits would have no penalty.
 
+    *Difference of groups.* With ``gap_weight`` λ, the score is U − λ G, where U is the mean of the
+    values of all n scored records, and G = max_a r_a − min_a r_a over the groups with scored
+    records; r_a is the mean of outcomes in [0, 1] of the n_a scored records of group a. A replaced
+    record keeps its group, and n and all n_a are public. It changes U by at most 1/n, one r_a by at
+    most t = 1/n_a, and no other. If r_a increases by t, the maximum increases by at most t and the
+    minimum does not decrease, so G increases by at most t; the minimum increases by at most t and
+    the maximum does not decrease, so G decreases by at most t. The same holds if r_a decreases. So
+    the score changes by at most 1/n + λ / min_a n_a, which is attained, and which replaces 1/n in
+    the scale of the noise. Were groups private, a record could change its group, and with it two
+    rates and two sizes: an estimator that protects groups is refused, unless the scored rows are
+    public. One small group makes the score noisy.
+
     Scores on public rows, ``X_val`` of :meth:`fit`, are free: all records train, and no noise is
     added. Estimators that learn from locally privatized answers cost nothing to search, with
     :class:`~sklearn.model_selection.GridSearchCV`.
@@ -566,6 +589,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "n_runs": [Interval(Real, 0, None, closed="neither"), RandomRuns],
         "scoring": [str, callable, None],
+        "gap_weight": [Interval(Real, 0, None, closed="left")],
         "target_range": [tuple, list, None],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
@@ -581,6 +605,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         delta: float = 1e-5,
         n_runs: "float | RandomRuns" = 10,
         scoring: str | Callable | None = None,
+        gap_weight: float = 0.0,
         target_range: tuple[float, float] | None = None,
         validation_fraction: float = 0.2,
         ledger: LedgerLike = None,
@@ -592,6 +617,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         self.delta = delta
         self.n_runs = n_runs
         self.scoring = scoring
+        self.gap_weight = gap_weight
         self.target_range = target_range
         self.validation_fraction = validation_fraction
         self.ledger = ledger
@@ -675,6 +701,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             Other public sizes of a fit, such as ``n_groups``.
         """
         n_train, n_scored = parts.n_train, parts.n_scored
+        change = self._largest_change(parts) if n_scored else None
         law = self.n_runs if isinstance(self.n_runs, RandomRuns) else PoissonRuns(self.n_runs)
         profile = None
         run: Any = None
@@ -710,21 +737,56 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             split={"best of all runs": 1.0},
             precision={f"{name}, one run": text for name, text in one.precision.items()},
         )
-        if n_scored:
-            scale = 0.0 if run is None else 1 / (run.mu * n_scored)
+        if change is not None:
+            scale = 0.0 if run is None else change / run.mu
             units = "records" if one.unit is None else "persons"
-            what, bound = "a mean over", "validation_mean"
+            what, bounds = "a mean over", (Bound("validation_mean"),)
             if self._is_relational:
-                what, bound = "1 minus a distance to", "validation_frequencies"
-            score = {"score": f"{what} {n_scored} {units}, ± {scale:.2g}"}
+                what, bounds = "1 minus a distance to", (Bound("validation_frequencies"),)
+            less = ""
+            if self.gap_weight:
+                bounds = (*bounds, Bound("validation_gap", self.gap_weight))
+                less = f" minus {self.gap_weight:g} times a difference of groups"
+            score = {"score": f"{what} {n_scored} {units}{less}, ± {scale:.2g}"}
             report = replace(
                 report,
-                sensitivity=1 / n_scored,
-                bounds=(Bound(bound),),
+                sensitivity=change,
+                bounds=bounds,
                 noise_scale={"score": scale},
                 precision=score | report.precision,
             )
         return report, run, law
+
+    def _largest_change(self, parts):
+        """Return by how much one scored unit can change a score, before noise."""
+        change = 1 / parts.n_scored
+        if not self.gap_weight:
+            return change
+        if parts.scored is None:
+            raise PublicValueError(
+                "gap_weight must be 0 unless the sizes of the groups are public: give "
+                "sensitive_features to an estimator whose guarantee states their sizes, or score "
+                "public rows, X_val."
+            )
+        sizes = [size for size in parts.scored if size]
+        if len(sizes) < 2:
+            raise PublicValueError("gap_weight must be 0 unless two groups have scored records.")
+        return change + self.gap_weight / min(sizes)
+
+    def _codes(self, groups=None):
+        """Return the codes of the scored rows in the difference of groups, or None without it."""
+        if not self.gap_weight:
+            return None
+        if self._is_relational or isinstance(self.scoring, UtilityScorer):
+            raise PublicValueError("gap_weight must be 0 for a generator, which predicts nothing.")
+        if is_regressor(self.estimator) and self.target_range is None:
+            raise PublicValueError("target_range must be given with gap_weight for a regressor.")
+        if groups is None:
+            raise PublicValueError(
+                "gap_weight must be 0 without sensitive_features of the scored rows."
+            )
+        declared = getattr(last_step(self.estimator), "groups", None)
+        return check_sensitive_features(groups, num_samples(groups), declared)[0]
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
@@ -810,11 +872,12 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             scored, weights = (X_val, y_val), np.full(n_rows, 1 / max(n_rows, 1))
             if sensitive_features_val is not None:
                 scored = (*scored, as_rows(sensitive_features_val, n_rows))
+        codes = self._codes(*scored[2:])
         # Before this line no values of records are read but groups, whose sizes are public.
         self._charge(report)
         scale, best = report.noise_scale["score"] if parts.n_scored else 0.0, None
         for parameters, candidate, plan in candidates:
-            score = self._run(candidate, training, scored, values, weights)
+            score = self._run(candidate, training, scored, values, weights, codes)
             if score > -math.inf and not is_as_planned(last_step(candidate).privacy_, plan, run):
                 kind = type(last_step(candidate)).__name__
                 raise PublicRuntimeError(
@@ -907,7 +970,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             )
         return self.scoring
 
-    def _run(self, candidate, training, scored, values, weights):
+    def _run(self, candidate, training, scored, values, weights, codes):
         """Fit and score a candidate; return the score without noise, −∞ if anything failed."""
         try:
             with warnings.catch_warnings():
@@ -915,9 +978,15 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
                 warnings.simplefilter("ignore")
                 fitted(candidate, *training)
                 found = values(candidate, *scored)
+                less = 0.0
+                if codes is not None:
+                    X, _, groups = scored
+                    positive = outcomes(with_groups(candidate, groups), X, self.target_range)
+                    positive = bounded_values(positive, len(codes))
+                    less = self.gap_weight * group_gap(positive, codes, weights)
         except Exception:  # Showing an error of any class would reveal a candidate.
             return -math.inf
         if np.ndim(found) == 0:
             # NaN is replaced, as scores are ordered.
-            return -math.inf if np.isnan(found) else float(found)
-        return float(weights @ bounded_values(found, len(weights)))
+            return -math.inf if np.isnan(found) else float(found) - less
+        return float(weights @ bounded_values(found, len(weights))) - less

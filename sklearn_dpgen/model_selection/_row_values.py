@@ -1,6 +1,7 @@
 """Scores of a fitted estimator on single rows, in [0, 1]; each depends on its own row only.
 
-A mean of n such values changes by at most 1/n if one row is replaced.
+A mean of n such values changes by at most 1/n if one row is replaced; the largest difference of the
+means of two groups by at most 1/n_a if a row of group a is replaced by another of the group.
 """
 
 import numpy as np
@@ -13,7 +14,9 @@ __all__ = [
     "bounded_values",
     "closeness",
     "closeness_of_labels",
+    "group_gap",
     "hits",
+    "outcomes",
     "released_score",
     "row_values",
 ]
@@ -64,6 +67,33 @@ def row_values(scoring, estimator, target_range):
         )
     target_range = check_target_range(target_range)
     return lambda estimator, X, y: closeness(estimator, X, y, target_range)
+
+
+def outcomes(estimator, X, target_range):
+    """Return the outcome of each row: whether its label is the last, or its place in the range."""
+    predicted = estimator.predict(X)
+    if is_classifier(estimator):
+        positive = estimator.classes_[-1]
+        return np.array([_equal(label, positive) for label in np.asarray(predicted, dtype=object)])
+    low, high = check_target_range(target_range)
+    return (np.clip(np.asarray(predicted, dtype=np.float64), low, high) - low) / (high - low)
+
+
+def group_gap(values, codes, weights):
+    """Return the largest difference of the weighted means of two groups, at least 0.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        In [0, 1].
+    codes : ndarray of int of shape (n_rows,)
+        The group of each row. Groups without rows are left out.
+    weights : ndarray of shape (n_rows,)
+        Positive weights of the rows; equal for all units of a group.
+    """
+    totals = np.bincount(codes, weights)
+    present = totals > 0
+    return float(np.ptp(np.bincount(codes, weights * values)[present] / totals[present]))
 
 
 def check_target_range(target_range):
