@@ -69,7 +69,7 @@ def group_scorer(scoring: str | Callable, **options: Any) -> "GroupScorer":
     >>> from sklearn_dpgen.predictors import BarycenterClassifier
     >>> public = make_biased_labels(1000, random_state=0)
     >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     model = BarycenterClassifier(LogisticRegression(), epsilon=np.inf, random_state=0)
+    ...     model = BarycenterClassifier(LogisticRegression(), epsilon=np.inf)
     ...     model = model.set_fit_request(sensitive_features=True)
     ...     scoring = {"auc": group_scorer("roc_auc"), "ratio": group_scorer(disparate_impact)}
     ...     grid = {"min_ratio": [0.5, 1.0]}
