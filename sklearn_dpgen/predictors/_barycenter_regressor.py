@@ -44,7 +44,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     maps_ : BarycenterMaps
         Maps of predictions, scaled from ``y_domain`` to [0, 1], for each group.
     strength_ : float
-        Fraction of the way to the barycentre by which predictions are moved, in [0, 1].
+        Fraction of the way to the barycentre by which predictions are moved, in [0, 1]; 0 also if
+        the counts show no difference between groups.
     means_ : DataFrame
         Mean prediction by group: "mean"; "low" and "high", a 95 % confidence interval of the
         population mean; and "n_rows", the noisy size of the group.
@@ -88,7 +89,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     :Proof: :doc:`/fair_predictions`.
 
     A strength t multiplies every distance between two groups by 1 - t, exactly, so ``max_gap``
-    needs no search. The second release holds the sums of predictions.
+    needs no search. What the noise of the counts explains moves nothing, as in
+    :class:`BarycenterClassifier`. The second release holds the sums of predictions.
 
     References
     ----------
