@@ -180,7 +180,7 @@ def regressions(splits, seeds):
                 0.95 * epsilon, 1e-5, schema=schema, target=task.target, random_state=seed
             )
             model = BarycenterRegressor(
-                SyntheticDataRegressor(sampler),
+                SyntheticDataRegressor(sampler, random_state=seed),
                 y_domain=(target.low, target.high),
                 epsilon=epsilon,
                 delta=1e-5,
@@ -215,7 +215,7 @@ def insurance(splits, seeds):
             0.95 * epsilon, task.delta, schema=schema, target="label", random_state=seed
         )
         model = BarycenterClassifier(
-            SyntheticDataClassifier(sampler),
+            SyntheticDataClassifier(sampler, random_state=seed),
             epsilon=epsilon,
             delta=task.delta,
             groups=np.unique(task.a),

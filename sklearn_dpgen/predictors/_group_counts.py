@@ -206,7 +206,8 @@ class _Contrasts:
             variance = self.variance(level, split, mass)
             score += (slope * self.excess(level, split) / variance).sum()
             information += (slope**2 / variance).sum()
-        return score**2 / information
+        # Where all rows are in one bin, there is no information.
+        return score**2 / max(information, 1e-300)
 
     def misfit(self, splits, reference, spreads=0.0):
         """Return minus twice the log-likelihood of splits, up to a constant.

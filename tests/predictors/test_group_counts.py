@@ -289,6 +289,13 @@ def test_maps_of_any_counts_stay_in_bounds():
         )
 
 
+@pytest.mark.parametrize("score", [0.0, 0.5, 1.0])
+def test_equal_scores_are_not_moved_even_if_many(score):
+    vector = 1e8 * count_halves(np.full(5, score), np.array([0, 0, 0, 1, 1]), 2, 5)
+    moved = maps_of_halves(vector, 2, 5, 1.0).transport([score, score], [0, 1])
+    np.testing.assert_allclose(moved, score, atol=1e-6)
+
+
 def test_a_single_group_is_not_moved():
     scores, codes = scores_of(6)
     vector = count_halves(scores, codes * 0, 1, 5)
