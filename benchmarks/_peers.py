@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.accounting import calibrate_noise_multiplier
@@ -21,7 +22,7 @@ from sklearn_dpgen.accounting._composition import compose_epsilon
 from sklearn_dpgen.accounting._profiles import GaussianProfile
 from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
 
-__all__ = ["MODELS", "PUBLIC", "RELATIONAL", "Fits", "budget", "fit", "versions"]
+__all__ = ["MODELS", "PUBLIC", "RELATIONAL", "Fits", "budget", "fit", "versions", "whole_codes"]
 
 SCRIPTS = Path(__file__).parent / "peers"
 # What a peer calls its models, and the peer.
@@ -259,3 +260,13 @@ class Fits:
     def _path(self, case, suffix):
         parts = (case["table"], case["model"], f"{case['epsilon']:g}", str(case["seed"]))
         return self.folder / f"{'_'.join(parts).replace(' ', '-')}.{suffix}"
+
+
+def whole_codes(codes, size, nullable, rng):
+    """Return codes as integers; a null is the last, or one of the others where there is none."""
+    null = codes.isna().to_numpy()
+    codes = codes.fillna(size - 1).to_numpy(dtype=np.int64)
+    if null.any() and not nullable:
+        others = codes[~null] if not null.all() else np.arange(size)
+        codes[null] = rng.choice(others, null.sum())
+    return codes

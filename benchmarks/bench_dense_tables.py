@@ -15,11 +15,12 @@ import argparse
 import itertools
 import time
 
+import numpy as np
 import pandas as pd
 import torch
 from _common import record
 from _dense_tables import CHOOSE, NAMES, REPORT, dense_table
-from _peers import Fits, budget, fit, versions
+from _peers import Fits, budget, fit, versions, whole_codes
 from _tables import DELTA, summarize
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -51,18 +52,25 @@ def made_here(model, dense, epsilon, seed):
 
 def made_by_peer(case, dense, fits, args):
     """Return records of a peer, or None, and what came of the fit."""
-    result = fits.result(case)
-    if result is not None:
-        return None if "failure" in result else fits.made(case), result
     # Labels are their own codes.
     sizes = {name: (len(column.labels), False) for name, column in dense.schema.items()}
+    result = fits.result(case)
+    if result is not None:
+        return None if "failure" in result else whole(fits.made(case), sizes, case), result
     task = {"epsilon": case["epsilon"], "delta": DELTA, "seed": case["seed"]}
     task |= {"sizes": sizes, "target": dense.target}
     task |= budget(case["model"], len(sizes), case["epsilon"], DELTA)
     limits = {name: getattr(args, name) for name in ("environments", "limit", "memory")}
     made, result = fit(case["model"], dense.train, task, **limits)
     fits.keep(case, result, made)
-    return made, result
+    return None if made is None else whole(made, sizes, case), result
+
+
+def whole(made, sizes, case):
+    """Return the records of a peer without the nulls that it may make."""
+    rng = np.random.default_rng(case["seed"])
+    codes = {name: whole_codes(made[name], *size, rng) for name, size in sizes.items()}
+    return pd.DataFrame(codes)
 
 
 def accuracies(records, dense):

@@ -40,7 +40,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _common import _processor
-from _peers import MODELS, Fits, budget, fit, versions
+from _peers import MODELS, Fits, budget, fit, versions, whole_codes
 from _tables import DELTA, REPORT, TABLES, Table, scores, split, summarize
 from threadpoolctl import threadpool_limits
 
@@ -84,19 +84,9 @@ class Task(NamedTuple):
     def records(self, made, seed):
         """Return records of synthetic codes."""
         rng = np.random.default_rng(seed)
-        codes = [_whole(made[name], *size, rng) for name, size in self.sizes.items()]
+        codes = [whole_codes(made[name], *size, rng) for name, size in self.sizes.items()]
         records = self.encoder.decode_codes(np.column_stack(codes), rng=rng)
         return records[list(self.train.columns)]
-
-
-def _whole(codes, size, nullable, rng):
-    """Return codes as integers; a null is the last, or one of the others where there is none."""
-    null = codes.isna().to_numpy()
-    codes = codes.fillna(size - 1).to_numpy(dtype=np.int64)
-    if null.any() and not nullable:
-        others = codes[~null] if not null.all() else np.arange(size)
-        codes[null] = rng.choice(others, null.sum())
-    return codes
 
 
 task_of = lru_cache(maxsize=1)(Task.of)
