@@ -20,7 +20,7 @@ from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search, utility_scorer
 from sklearn_dpgen.model_selection._candidates import draw_parameters
-from sklearn_dpgen.model_selection._private_search import Records
+from sklearn_dpgen.model_selection._records import Records
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Identifier, Numeric, Schema
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler

@@ -17,7 +17,7 @@ from sklearn_dpgen.datasets import make_biased_labels
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.metrics import disparate_impact
 from sklearn_dpgen.model_selection import PrivateSearchCV, group_scorer
-from sklearn_dpgen.model_selection._private_search import Records
+from sklearn_dpgen.model_selection._records import Records
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier

@@ -11,8 +11,8 @@ from sklearn.model_selection import GridSearchCV
 
 from sklearn_dpgen.exceptions import UnpaidScoreWarning
 from sklearn_dpgen.ledger import PrivacyLedger
-from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search, utility_scorer
-from sklearn_dpgen.model_selection._private_search import PersonTables
+from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search, _records, utility_scorer
+from sklearn_dpgen.model_selection._records import PersonTables
 from sklearn_dpgen.schema import Categorical, Identifier, Numeric, RelationalSchema, Schema, Table
 from sklearn_dpgen.tables import RelationalSampler, _relational_sampler
 from sklearn_dpgen.tables._person_layout import PersonLayout
@@ -209,13 +209,13 @@ def test_a_person_trains_or_scores(monkeypatch):
     assert is_by_person(tables, [training, scored])
     assert len(scored["persons"]) == N // 5
     # The twin: each stay is a person.
-    persons_of_rows = _private_search.persons_of_rows
+    persons_of_rows = _records.persons_of_rows
 
     def by_row(tables, stages):
         n_persons, persons = persons_of_rows(tables, stages)
         return n_persons, persons | {"stays": np.arange(len(persons["stays"])) % n_persons}
 
-    monkeypatch.setattr(_private_search, "persons_of_rows", by_row)
+    monkeypatch.setattr(_records, "persons_of_rows", by_row)
     assert not is_by_person(tables, parts_of_a_search(tables, sampler()))
 
 
