@@ -231,6 +231,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         -----
         NoisyGradientsWarning
             The noise is too large to learn the task; ``fit`` warns too.
+        SmallGroupWarning
+            Groups are so unequal that predictions hardly depend on the penalty; ``fit`` warns too.
         """
         if self.classes is not None:
             n_classes = len(check_classes(self.classes))

@@ -227,6 +227,8 @@ class DPSlicedWassersteinFairEncoder(
         -----
         NoisyGradientsWarning
             The noise is too large to learn the task; ``fit`` warns too.
+        SmallGroupWarning
+            Groups are so unequal that codes hardly depend on the penalty; ``fit`` warns too.
         """
         strata = self._strata_of_sizes(n_samples, group_sizes)
         return self._plan(strata, n_features).report

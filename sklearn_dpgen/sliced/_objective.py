@@ -277,6 +277,10 @@ class FairObjective:
             penalty *= self.alpha * sum(self._distance_weights())
         return (1 - self.alpha) * self.task_clip, penalty
 
+    def share_of_equal_groups(self):
+        """Return the weight of all distances, relative to that for groups of equal size."""
+        return sum(self._distance_weights()) / (1 if self.reference is not None else 2)
+
     def _distance_weights(self):
         """Return the total weight of the distances of each stratum."""
         if self.reference is not None:

@@ -235,6 +235,8 @@ class DPSlicedWassersteinFairRegressor(
         -----
         NoisyGradientsWarning
             The noise is too large to learn the task; ``fit`` warns too.
+        SmallGroupWarning
+            Groups are so unequal that predictions hardly depend on the penalty; ``fit`` warns too.
         """
         self._check_penalty()
         domain = self._resolve_domain(check_count(n_outputs, "n_outputs"))

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
-from sklearn_dpgen.exceptions import NoisyGradientsWarning
+from sklearn_dpgen.exceptions import NoisyGradientsWarning, SmallGroupWarning
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier, _fair
 
@@ -267,3 +267,43 @@ def test_the_noise_of_equal_weights_is_that_of_the_smallest_group():
         [Stratum(20, 20, task + pair / 20)], epsilon=4.0, delta=0.1 / 2000, n_releases=20
     )
     assert classifier.privacy_.noise_scale == pytest.approx(mechanism.noise_scale, rel=1e-9)
+
+
+# What small groups leave of the penalty.
+
+
+@pytest.mark.parametrize(
+    ("small", "options", "warns"),
+    [
+        (1000, {}, True),
+        (1000, {"group_weights": "equal"}, False),
+        (1000, {"alpha": 0.0}, False),
+        (1000, {"alpha": 1.0}, False),
+        # A larger weight makes up for the small group, and so does a larger clip of the Jacobians.
+        (1000, {"alpha": 0.9}, False),
+        (1000, {"gradient__jacobian_clip": 2.0}, False),
+        # A small weight of a penalty between equal groups is what was asked for.
+        (8000, {"alpha": 0.1}, False),
+        (3000, {}, False),
+    ],
+    ids=str,
+)
+def test_a_weak_penalty_is_foreseen(small, options, warns):
+    classifier = DPSlicedWassersteinFairClassifier(epsilon=np.inf).set_params(**options)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        classifier.plan(16000, 4, group_sizes=[small, 16000 - small])
+    assert [warning.category for warning in seen] == [SmallGroupWarning] * warns
+    if warns:
+        share = 4 * small * (16000 - small) / 16000**2
+        # Outputs are in [0, 1], and Jacobians clipped to 1/4.
+        full = 2 * share * 4 * 0.5 * 0.25
+        text = str(seen[0].message)
+        assert f"the penalty has {share:.0%} of the weight" in text
+        assert f"at most {0.5 * full:.2g}, and that of the task up to 0.5" in text
+        assert f"alpha = {1 / (1 + full):.2g} makes them equal" in text
+
+
+def test_no_weight_makes_up_for_a_tiny_group():
+    with pytest.warns(SmallGroupWarning, match="No alpha makes up for that: merge groups. If"):
+        DPSlicedWassersteinFairClassifier(epsilon=np.inf).plan(16000, 4, group_sizes=[50, 15950])

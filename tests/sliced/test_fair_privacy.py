@@ -307,6 +307,7 @@ def test_less_than_the_sensitivity_is_exceeded(tiny, probe, monkeypatch, penalty
     assert worst_neighbours(tiny, probe, SIZES["three"], 0, penalty=penalty) > 1 + 1e-3
 
 
+@pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 @pytest.mark.parametrize("group_weights", ["size", "equal"])
 @pytest.mark.parametrize("rest", [(), (200, 100)])
 def test_no_group_makes_much_noise_by_being_small(tiny, probe, group_weights, rest):
