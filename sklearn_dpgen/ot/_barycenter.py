@@ -164,6 +164,24 @@ class BarycenterMaps:
         mean = sum(weight * target for weight, target in zip(weights.T, targets, strict=True))
         return values + strength * (mean - values)
 
+    def shrink(self, values: ArrayLike, strength: float = 1.0) -> np.ndarray:
+        """Move values towards the mean of the barycentre, whichever distribution they are of.
+
+        This too multiplies all distances between the distributions by 1 - t.
+
+        Parameters
+        ----------
+        values : array-like of shape (n,)
+        strength : float, default=1.0
+            Fraction t of the way to the mean, in [0, 1].
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        mean = np.trapezoid(self.barycenter.points, self.barycenter.levels)
+        return np.asarray(values, dtype=np.float64) * (1 - strength) + strength * mean
+
     def rates_above(self, threshold: float, strength: float = 1.0) -> np.ndarray:
         """Return the probability above a threshold after the map, for each distribution.
 

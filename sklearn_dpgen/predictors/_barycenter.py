@@ -108,6 +108,9 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         "random_state": ["random_state"],
     }
 
+    # Whether predictions depend on the group.
+    _reads_groups = True
+
     @fit_context(prefer_skip_nested_validation=False)
     def plan(
         self,
@@ -233,7 +236,7 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
             self._warn_of_noise(sizes, self._least_size(mechanism))
             maps = maps_of_halves(counts, n_groups, self.n_levels, mechanism.noise_scales[0])
         strength = self._strength(maps)
-        outcomes = self._outcomes(_moved(maps, scores, codes, weights, strength))
+        outcomes = self._outcomes(self._moved(maps, scores, codes, weights, strength))
         sums = outcome_sums(outcomes, codes, n_groups)
         if mechanism is None:
             return maps, strength, sums, 0.0
@@ -470,8 +473,13 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         scores = self._scores(X)
         if self.groups_ is None:
             return scores
-        if hasattr(self, "group_estimator_"):
-            return _moved(self.maps_, scores, None, self._group_weights(X), self.strength_)
+        codes, weights = None, self._group_weights(X)
+        if weights is None and self._reads_groups:
+            codes = self._predicted_codes(sensitive_features, len(scores))
+        return self._moved(self.maps_, scores, codes, weights, self.strength_)
+
+    def _predicted_codes(self, sensitive_features, n_samples):
+        """Return the groups of records to predict."""
         if sensitive_features is None:
             raise PublicValueError(
                 "sensitive_features must be given, as each group has its own map. If groups are "
@@ -479,8 +487,13 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
                 "sklearn_dpgen.model_selection.group_scorer: a scorer of scikit-learn predicts "
                 "without groups."
             )
-        codes, _ = check_sensitive_features(sensitive_features, len(scores), self.groups_)
-        return _moved(self.maps_, scores, codes, None, self.strength_)
+        return check_sensitive_features(sensitive_features, n_samples, self.groups_)[0]
+
+    def _moved(self, maps, scores, codes, weights, strength):
+        """Return scores moved by the map of their group, or by maps weighted by probabilities."""
+        if weights is None:
+            return maps.transport(scores, codes, strength)
+        return maps.transport_mixed(scores, weights, strength)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "strength_")
@@ -490,13 +503,6 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         tags.non_deterministic = self.random_state is None
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
-
-
-def _moved(maps, scores, codes, weights, strength):
-    """Return scores moved by the map of their group, or by maps weighted by probabilities."""
-    if weights is None:
-        return maps.transport(scores, codes, strength)
-    return maps.transport_mixed(scores, weights, strength)
 
 
 def _widths(X):

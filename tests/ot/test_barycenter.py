@@ -47,6 +47,16 @@ def test_a_part_of_the_way_shrinks_every_distance_by_it(strength):
             assert after == pytest.approx((1 - strength) * before, abs=0.02 * before)
 
 
+def test_shrunk_values_move_towards_the_mean_of_all():
+    groups = samples(0, (0, 1), (2, 0.5), (-1, 2))
+    maps = BarycenterMaps([LineLaw.from_sample(g) for g in groups], [1, 2, 3])
+    mean = sum(weight * g.mean() for weight, g in zip((1, 2, 3), groups, strict=True)) / 6
+    np.testing.assert_allclose(maps.shrink(groups[0], 1.0), mean, atol=0.02)
+    np.testing.assert_array_equal(maps.shrink(groups[0], 0.0), groups[0])
+    out = [maps.shrink(g, 0.3) for g in groups]
+    assert distance(out[0], out[1]) == pytest.approx(0.7 * distance(groups[0], groups[1]))
+
+
 def test_the_largest_distance_is_that_of_the_samples():
     groups = samples(1, (0, 1), (2, 0.5), (-1, 2))
     maps = BarycenterMaps([LineLaw.from_sample(g) for g in groups], [1, 1, 1])

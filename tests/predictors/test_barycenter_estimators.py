@@ -95,6 +95,31 @@ def test_a_gap_of_predictions_is_kept_to(max_gap, epsilon):
     assert model.score(TEST[0], TEST[2], sensitive_features=TEST[3]) > 0.3
 
 
+@pytest.mark.parametrize("max_gap", [0.5, 1.0])
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+def test_shrunk_predictions_keep_to_a_gap_and_need_no_group(max_gap, epsilon):
+    model = BarycenterRegressor(
+        REGRESSOR, y_domain=(-5, 5), max_gap=max_gap, method="shrink", epsilon=epsilon
+    )
+    model.fit(X, VALUES, sensitive_features=GROUP)
+    before, moved = np.clip(REGRESSOR.predict(TEST[0]), -5, 5), model.predict(TEST[0])
+    gap = group_wasserstein_distance(TEST[2], moved, sensitive_features=TEST[3])
+    assert gap == pytest.approx(max_gap, abs=0.2)
+    # All predictions, of whichever group, are on the one line through the mean of them.
+    kept, shift = np.polyfit(before, moved, 1)
+    np.testing.assert_allclose(moved, shift + kept * before, atol=1e-9)
+    assert kept == pytest.approx(1 - model.strength_)
+    assert shift / (1 - kept) == pytest.approx(REGRESSOR.predict(X).mean(), abs=0.1)
+    means = pd.Series(moved).groupby(TEST[3]).mean()
+    assert ((model.means_["low"] - 0.1 < means) & (means < model.means_["high"] + 0.1)).all()
+
+
+def test_what_reads_no_group_takes_no_estimator_of_groups():
+    model = BarycenterRegressor(REGRESSOR, y_domain=(-5, 5), method="shrink")
+    with pytest.raises(ValueError, match="group_estimator must be None with method='shrink'"):
+        model.set_params(group_estimator=CLASSIFIER).fit(X, VALUES, sensitive_features=GROUP)
+
+
 def test_a_predictor_that_ignores_the_group_cannot_be_told_apart_from_itself():
     model = BarycenterClassifier(CLASSIFIER, epsilon=np.inf, min_ratio=0.9)
     alike = np.arange(len(X)) % 2
