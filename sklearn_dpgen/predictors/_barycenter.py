@@ -108,8 +108,10 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         "random_state": ["random_state"],
     }
 
-    # Whether predictions depend on the group.
-    _reads_groups = True
+    @property
+    def _reads_groups(self):
+        """Whether predictions depend on the group."""
+        return True
 
     @fit_context(prefer_skip_nested_validation=False)
     def plan(
