@@ -32,8 +32,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         parity, at strength 1.
     method : {"barycenter", "shrink"}, default="barycenter"
         "barycenter" moves predictions by the map of their group. "shrink" moves all of them
-        towards one mean, and so needs no group at prediction. A map costs less accuracy where it
-        is known well, that is for groups of thousands; for smaller ones shrink
+        towards one mean, which needs no group at prediction and can make no two groups less alike.
+        Maps cost less accuracy where groups have thousands of records
         (:ref:`shrunk_predictions`).
     epsilon, delta, groups, group_estimator, n_levels, calibration_fraction
         As in :class:`BarycenterClassifier`.
