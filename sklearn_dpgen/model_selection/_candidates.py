@@ -14,9 +14,9 @@ from sklearn_dpgen.accounting._composition import dominating_gaussian
 from sklearn_dpgen.accounting._profiles import smallest_passing
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.preprocessing._steps import check_steps, plan_cost
+from sklearn_dpgen.preprocessing._steps import check_steps, plan_cost, private_parameters
 from sklearn_dpgen.utils._groups import last_step, takes_groups
-from sklearn_dpgen.utils._validation import Real, named_parameters, outermost_parameters
+from sklearn_dpgen.utils._validation import Real, named_parameters
 
 __all__ = [
     "calibrated",
@@ -152,7 +152,7 @@ def calibrated(estimator, parameters, run, *, random_state, **sizes):
     candidate = seeded(estimator, random_state).set_params(**parameters)
     for name, value in _TAKEN_AWAY.items():
         candidate.set_params(**dict.fromkeys(named_parameters(candidate, name), value))
-    budgets = outermost_parameters(candidate, "epsilon")
+    budgets = private_parameters(candidate, "epsilon")
     if not budgets:
         kind = type(last_step(candidate)).__name__
         raise PublicValueError(f"estimator must be private, with an epsilon, got {kind}.")
@@ -167,7 +167,7 @@ def calibrated(estimator, parameters, run, *, random_state, **sizes):
     if run is None:
         return candidate, plan(np.inf)
     delta = run.delta0 / 2
-    candidate.set_params(**dict.fromkeys(outermost_parameters(candidate, "delta"), delta))
+    candidate.set_params(**dict.fromkeys(private_parameters(candidate, "delta"), delta))
     # The largest budget of a fit whose releases are Gaussian.
     whole = GaussianProfile(run.mu * (1 - _RTOL / 2)).epsilon(delta)
     report = plan(whole)

@@ -432,6 +432,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         *,
         public_scores: bool = False,
         group_sizes: ArrayLike | None = None,
+        columns: list | None = None,
     ) -> PrivacyReport:
         """Return the privacy report of a search, without reading a record.
 
@@ -446,6 +447,9 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         group_sizes : array-like of int of shape (n_groups,) or None, default=None
             Numbers of records of each declared group, for an estimator that makes them public, as
             the ones with a penalty do. None is a fit without such groups.
+        columns : list of str or None, default=None
+            Names of the columns of X, if the estimator has a schema with others too. None takes all
+            columns of the schema but the target.
 
         Returns
         -------
@@ -465,7 +469,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
                     f"group_sizes must add up to n_samples = {n_samples}, got {sum(group_sizes)}."
                 )
         parts = self._parts(n_samples, public_scores, group_sizes)
-        return self._price(parts, n_features, seed)[0]
+        return self._price(parts, n_features, seed, columns=columns)[0]
 
     def _parts(self, n_samples, public_scores, group_sizes=None):
         """Return how many records train and score, in all and of each group of public size."""
@@ -500,7 +504,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         n_features : int or None
         seed : int or None
         **given
-            Other public sizes of a fit, such as ``n_groups``.
+            Other public facts of a fit, such as ``columns``.
         """
         n_train, n_scored = parts.n_train, parts.n_scored
         change = self._largest_change(parts) if n_scored else None
@@ -660,11 +664,12 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             )
         parts = self._parts(records.n_units, X_val is not None, records.group_sizes)
         seed = split_random_state(self.random_state, 1)[0]
-        report, run, law = self._price(parts, records.n_features, seed)
+        named = {"columns": records.columns}
+        report, run, law = self._price(parts, records.n_features, seed, **named)
         values = self._values(public=X_val is not None)
         bound = (X, y) if sensitive_features is None else (X, y, sensitive_features)
         noise = self._noise_source(seed, self.estimator, self.scoring, *bound)
-        sizes = parts.sizes(records.n_features)
+        sizes = parts.sizes(records.n_features) | named
         candidates = self._candidates(law.draw(noise), run, report, sizes, seed, noise)
         for _, candidate, _ in candidates:
             check_groups_are_given(candidate, by_group)

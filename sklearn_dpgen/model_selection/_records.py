@@ -10,6 +10,7 @@ from sklearn.utils import _safe_indexing
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._unit import Persons, split_unit
 from sklearn_dpgen.tables._person_rows import persons_of_rows, stages_of
+from sklearn_dpgen.utils._frames import frame_columns
 from sklearn_dpgen.utils._groups import check_sensitive_features
 from sklearn_dpgen.utils._validation import call_quietly, num_samples
 
@@ -41,6 +42,8 @@ class Records:
         Number of units of each declared group.
     n_features : int
         Number of columns, without the column of the unit unless the schema has it.
+    columns : list or None
+        Names of these columns in a data frame with labels beside it, or None.
     beside : str or None
         The column of the unit, unless the schema has it.
 
@@ -75,6 +78,8 @@ class Records:
         rule = "X must be a table, or rows of one length."
         shape = getattr(X, "shape", None) or call_quietly(rule, np.shape, X)
         self.n_features = shape[1] - (self.beside is not None) if len(shape) == 2 else 1
+        names = None if y is None else frame_columns(X)
+        self.columns = names and [name for name in names if name != self.beside]
 
     def split(self, n_scored, noise):
         """Return the training records, the scored records, and the weights of the scored rows.
@@ -141,7 +146,7 @@ class PersonTables:
         y is given, a table is missing or not in memory, or keys do not identify persons.
     """
 
-    group_sizes = None
+    group_sizes = columns = None
 
     def __init__(self, tables, y, sampler):
         if y is not None:

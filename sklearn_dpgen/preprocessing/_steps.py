@@ -7,9 +7,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Binarizer, Normalizer
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
+from sklearn_dpgen.utils._validation import outermost_parameters
 
-__all__ = ["check_steps", "plan_cost", "steps_of"]
+__all__ = ["check_steps", "plan_cost", "private_parameters", "steps_of"]
 
 # Steps that learn from public declarations or nothing, and map each row by itself.
 _FREE_STEPS = (TabularEncoder, Binarizer, Normalizer)
@@ -53,8 +55,10 @@ def plan_cost(estimator, n_samples, **sizes):
     """
     *before, last = steps_of(estimator)
     for step in before:
+        if step not in ("passthrough", None):
+            sizes["columns"] = None
         if isinstance(step, TabularEncoder):
-            sizes |= {"n_features": clone(step).fit().domain_.n_features, "columns": None}
+            sizes["n_features"] = clone(step).fit().domain_.n_features
     wanted = inspect.signature(last.plan).parameters
     given = {k: v for k, v in sizes.items() if k in wanted and v is not None}
     return last.plan(n_samples, **given)
@@ -65,3 +69,21 @@ def steps_of(estimator):
     if isinstance(estimator, Pipeline):
         return [step for _, step in estimator.steps]
     return [estimator]
+
+
+def private_parameters(estimator, name):
+    """Return the parameters of a name of the outermost private parts, as sampler__epsilon.
+
+    The budget of a private part determines those of the parts within it. A part that is not
+    private may have a parameter of the same name, as scikit-learn's HuberRegressor has an epsilon.
+
+    Parameters
+    ----------
+    estimator : estimator
+    name : str
+
+    Returns
+    -------
+    list of str
+    """
+    return outermost_parameters(estimator, name, PrivateEstimator)

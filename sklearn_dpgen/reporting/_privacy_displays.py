@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.accounting import AttackRisk, PrivacyReport
 from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
+from sklearn_dpgen.preprocessing._steps import private_parameters
 from sklearn_dpgen.reporting._figures import import_pyplot
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -322,7 +323,8 @@ def privacy_utility_curve(
         raise PublicValueError("epsilons must hold at least one budget.")
     if not isinstance(n_repeats, Integral) or n_repeats < 1:
         raise PublicValueError(f"n_repeats must be an integer of at least 1, got {n_repeats!r}.")
-    budgets = outermost_parameters(estimator, "epsilon")
+    # Estimators of other packages have a budget too.
+    budgets = private_parameters(estimator, "epsilon") or outermost_parameters(estimator, "epsilon")
     if not budgets:
         raise PublicValueError(
             f"estimator must have a parameter epsilon, got {type(estimator).__name__}."

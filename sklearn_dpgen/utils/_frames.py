@@ -9,7 +9,7 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.utils._validation import EstimatorMixin, output_kind
 
-__all__ = ["FramesMixin", "as_pandas", "as_pandas_or_arrow", "frame_kind"]
+__all__ = ["FramesMixin", "as_pandas", "as_pandas_or_arrow", "frame_columns", "frame_kind"]
 
 # Their frames may be larger than memory, so samples are returned as pandas frames.
 _ENGINES = ("dask", "dask_expr", "pyspark", "ray")
@@ -40,6 +40,14 @@ def frame_kind(X):
     is_dataset = package == "pyarrow" and hasattr(X, "scanner")
     # Only the type is checked, as an element of a list may be a record.
     return "pyarrow" if is_dataset or hasattr(type(X), "__arrow_c_stream__") else "pandas"
+
+
+def frame_columns(X):
+    """Return the names of the columns of a frame in memory, or None for an array or another."""
+    if isinstance(X, pd.DataFrame):
+        return list(X.columns)
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return frame.columns if isinstance(frame, nw.DataFrame) else None
 
 
 def as_pandas(X):

@@ -76,8 +76,8 @@ __all__ = [
     "completed",
     "fit_context",
     "named_parameters",
-    "num_samples",
     "outermost_parameters",
+    "num_samples",
     "output_kind",
     "set_fields",
     "validate_data",
@@ -615,8 +615,22 @@ def named_parameters(estimator, name):
     return [key for key in estimator.get_params() if key.rpartition("__")[2] == name]
 
 
-def outermost_parameters(estimator, name):
-    """Return the named parameters of the least depth: a nested budget is a part of the outer."""
+def outermost_parameters(estimator, name, kind=object):
+    """Return the named parameters of the least depth, of parts of a kind.
+
+    Parameters
+    ----------
+    estimator : estimator
+    name : str
+    kind : type, default=object
+        Class of the parts whose parameters are returned.
+
+    Returns
+    -------
+    list of str
+    """
+    parts = {"": estimator} | estimator.get_params()
     names = named_parameters(estimator, name)
+    names = [key for key in names if isinstance(parts[key.rpartition("__")[0]], kind)]
     depth = min((key.count("__") for key in names), default=0)
     return [key for key in names if key.count("__") == depth]

@@ -21,7 +21,7 @@ from search_cases import (
     table,
 )
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import HuberRegressor, LogisticRegression
 
 from sklearn_dpgen.accounting import (
     BinomialRuns,
@@ -29,10 +29,11 @@ from sklearn_dpgen.accounting import (
     PoissonRuns,
     PrivacyReport,
 )
+from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.exceptions import LargeDeltaWarning, NoisyCountsWarning
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
+from sklearn_dpgen.tables import SyntheticDataClassifier, SyntheticDataRegressor, TableSampler
 
 X, y = labelled()
 CUTS = {"cut": [0.1, 0.3, 0.6, 0.9]}
@@ -291,3 +292,37 @@ def test_estimators_of_the_package_are_searched():
 def test_chunks_are_refused():
     with pytest.raises(TypeError, match="positions"):
         PrivateSearchCV(NoisyThreshold(), CUTS).fit(iter([pd.DataFrame(X)]), y)
+
+
+def test_an_epsilon_that_is_no_budget_is_left_alone():
+    """That of HuberRegressor is a width of at least 1, and is not drawn down to a budget."""
+    rand = load_rand_health()
+    schema = Schema({name: rand.schema[name] for name in ("mdvis", "disea", "idp")})
+    learner = SyntheticDataRegressor(
+        TableSampler(schema=schema, target="mdvis", max_iter=20),
+        HuberRegressor(),
+        n_samples=500,
+        n_draws=1,
+    )
+    search = PrivateSearchCV(learner, {"n_draws": [1]}, epsilon=0.5, target_range=(0, 24))
+    search.fit(rand.frame[["disea", "idp"]], rand.frame["mdvis"])
+    assert search.best_estimator_.estimator.epsilon == 1.35
+    assert search.best_estimator_.sampler.epsilon < 0.5
+
+
+def test_records_may_have_some_columns_of_a_schema():
+    rand = load_rand_health()
+    rows = rand.frame[:4000]
+    names = ["mdvis", "disea"]
+    learner = SyntheticDataClassifier(
+        TableSampler(schema=rand.schema, target="hlthp", marginals="pairs", max_iter=20),
+        LogisticRegression(),
+        n_samples=500,
+        n_draws=1,
+    )
+    search = PrivateSearchCV(learner, {"sampler__n_bins": [4, 8]}, epsilon=5.0, n_runs=3)
+    search.fit(rows[names], rows["hlthp"])
+    assert search.best_estimator_.feature_names_in_.tolist() == names
+    assert search.privacy_ == search.plan(4000, columns=names)
+    with pytest.raises(ValueError, match="n_features must be that of the schema"):
+        search.plan(4000, 2)
