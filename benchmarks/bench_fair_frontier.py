@@ -71,12 +71,12 @@ def gradients(data, epsilon, seed, group_weights="size"):
 def barycentres(data, epsilon, seed, share=SHARE):
     """Yield boosted trees of synthetic rows, mapped to the barycentre, for several least ratios."""
     frame, schema = with_target(data)
-    delta = data.task.delta
-    sampler = TableSampler(share * epsilon, delta, schema=schema, target="label", random_state=seed)
+    sampler = TableSampler(schema=schema, target="label", random_state=seed)
     model = BarycenterClassifier(
         SyntheticDataClassifier(sampler, random_state=seed),
         epsilon=epsilon,
-        delta=delta,
+        delta=data.task.delta,
+        epsilon_share=share,
         groups=data.groups,
         random_state=seed,
     ).fit(data.frame, frame["label"], sensitive_features=data.a)

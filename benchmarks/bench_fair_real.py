@@ -186,9 +186,7 @@ def regressions(splits, seeds):
         target = task.schema[task.target]
         for number, epsilon, seed in itertools.product(splits, STEP_EPSILONS, seeds):
             X_fit, X_test, y_fit, y_test, a_fit, a_test = split(number, X, y, a)
-            sampler = TableSampler(
-                0.95 * epsilon, 1e-5, schema=schema, target=task.target, random_state=seed
-            )
+            sampler = TableSampler(schema=schema, target=task.target, random_state=seed)
             model = BarycenterRegressor(
                 SyntheticDataRegressor(sampler, random_state=seed),
                 y_domain=(target.low, target.high),
@@ -222,9 +220,7 @@ def insurance(task, table, splits, seeds):
     y = np.where(task.y == 1, "yes", "no")
     for number, epsilon, seed in itertools.product(splits, STEP_EPSILONS, seeds):
         X_fit, X_test, y_fit, y_test, a_fit, a_test = split(number, task.frame, y, task.a)
-        sampler = TableSampler(
-            0.95 * epsilon, task.delta, schema=schema, target="label", random_state=seed
-        )
+        sampler = TableSampler(schema=schema, target="label", random_state=seed)
         model = BarycenterClassifier(
             SyntheticDataClassifier(sampler, random_state=seed),
             epsilon=epsilon,

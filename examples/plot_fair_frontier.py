@@ -64,17 +64,18 @@ print(y.groupby(plan).mean().round(2).to_dict())
 # %%
 # One private fit
 # ---------------
-# Three steps share a budget of 1. A sampler releases noisy counts of the table, for 0.95 of it, and
-# draws synthetic rows. Any classifier learns from these at no further cost: here logistic
-# regression. The rest of the budget pays for counts of its probabilities by group. They determine
-# how the probabilities of each group are moved, in their order, towards the Wasserstein barycentre
-# of both groups. They also measure, on the private records, how often each group is then called.
+# Three steps share a budget of 1. A sampler releases noisy counts of the table, for a share of 0.95
+# (``epsilon_share``), and draws synthetic rows. Any classifier learns from these at no further
+# cost: here logistic regression. The rest of the budget pays for counts of its probabilities by
+# group. They determine how the probabilities of each group are moved, in their order, towards the
+# Wasserstein barycentre of both groups. They also measure, on the private records, how often each
+# group is then called.
 #
 # ``min_ratio`` is the smallest ratio of the groups' rates that you accept. The four-fifths rule
 # asks for 0.8. It is about all people, and rates are known with some error, so we ask for a little
 # more.
 
-sampler = TableSampler(epsilon=0.95, delta=1e-6, schema=schema, target="often")
+sampler = TableSampler(schema=schema, target="often")
 learner = SyntheticDataClassifier(sampler, LogisticRegression(max_iter=300))
 model = BarycenterClassifier(
     learner, min_ratio=0.9, epsilon=1.0, groups=["free care", "pays a share"]

@@ -161,7 +161,12 @@ _ANSWERS = JointRandomizedResponse(4.0, schema=contract.SCHEMA)
 _NUMBERS = SyntheticDataRegressor(
     clone(contract.TARGET).set_params(target="a"), LinearRegression(), n_samples=200, n_draws=1
 )
-_ALIKE = BarycenterRegressor(_NUMBERS, y_domain=(0, 1), groups=[0, 1], **contract.BUDGET)
+_ALIKE = BarycenterRegressor(
+    clone(_NUMBERS).set_params(sampler__epsilon=1.0, sampler__delta=1e-5),
+    y_domain=(0, 1),
+    groups=[0, 1],
+    **contract.BUDGET,
+)
 _SEARCH = PrivateSearchCV(contract.LEARNER, {"n_draws": [1, 2]}, n_runs=2, **contract.BUDGET)
 _GAN = EntropicDeconvGAN(
     _LAPLACE, training=Training(max_iter=2, hidden_layer_sizes=(4,), device="cpu")

@@ -42,7 +42,7 @@ def sampler(loans):
     """Return a maker of samplers that measure given pairs, without selections."""
 
     def make(target="paid", **params):
-        given = {"epsilon": 0.9, "marginals": [("income", target), ("job", target)]} | params
+        given = {"marginals": [("income", target), ("job", target)]} | params
         return TableSampler(schema=loans.schema, target=target, **given)
 
     return make

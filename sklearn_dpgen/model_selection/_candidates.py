@@ -239,7 +239,7 @@ def is_dominated(report, run, *, at_least=0.0):
 def state_price(estimator, report):
     """Set the report of the search on an estimator and its parts, which had the one of a run."""
     estimator.privacy_ = report
-    for part in vars(estimator).values():
+    for part in map(last_step, vars(estimator).values()):
         if isinstance(part, PrivateEstimator) and hasattr(part, "privacy_"):
             state_price(part, report)
 

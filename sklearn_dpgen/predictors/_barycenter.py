@@ -1,5 +1,6 @@
 """Base of the predictors whose scores are mapped to a Wasserstein barycentre of the groups."""
 
+import inspect
 import math
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ from sklearn_dpgen.predictors._group_counts import (
     mean_intervals,
     outcome_sums,
 )
-from sklearn_dpgen.preprocessing._steps import check_steps, plan_cost, steps_of
+from sklearn_dpgen.preprocessing._steps import check_steps, plan_cost, private_parameters, steps_of
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._groups import check_groups, check_sensitive_features
 from sklearn_dpgen.utils._random import ROUNDING
@@ -56,7 +57,7 @@ __all__ = ["BarycenterEstimator"]
 
 _SMALL_GROUPS = (
     "In a small group, noise hides how predictions differ from those for all rows, and they may "
-    "be mapped as all are. Raise epsilon, leave more of it to the counts, or merge groups."
+    "be mapped as all are. Raise epsilon, lower epsilon_share, or merge groups."
 )
 
 # A record adds a vector of norm 1 with no negative entry. Replacing a record subtracts one such
@@ -101,6 +102,7 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         "max_gap": [Interval(Real, 0, None, closed="left"), None],
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+        "epsilon_share": [Interval(Real, 0, 1, closed="neither")],
         "groups": ["array-like", None],
         "group_estimator": [HasMethods(["fit", "predict_proba"]), None],
         "n_levels": [Interval(Integral, 1, 12, closed="both")],
@@ -145,7 +147,7 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         Raises
         ------
         PublicValueError
-            The estimator is not private, or it leaves nothing of the budget.
+            The estimator is not private, has a budget of its own, or leaves nothing to the counts.
 
         Warns
         -----
@@ -194,17 +196,26 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         if n_groups > 1 and self.group_estimator is not None:
             fitted["group_estimator"] = self.group_estimator
         if math.isinf(self.epsilon):
-            details = BarycenterDetails(tuple(fitted.values()), (), None, n_groups)
+            exact = tuple(
+                estimator
+                if isinstance(estimator, FrozenEstimator)
+                else with_budget(estimator, self.epsilon_share, epsilon=self.epsilon)
+                for estimator in fitted.values()
+            )
+            details = BarycenterDetails(exact, (), None, n_groups)
             return Plan(self._public_report(), details)
+        budget = self._nested_budget(n_samples, fitted.values())
         estimators, costs = [], []
         for name, estimator in fitted.items():
             if isinstance(estimator, FrozenEstimator):
                 estimators.append(estimator)
                 continue
-            estimator = within(estimator, self.epsilon, unit=self.unit)
+            estimator = within(estimator, self.epsilon_share, unit=self.unit, **budget)
             n_classes = 2 if name == "estimator" else n_groups
+            cost = plan_cost(estimator, n_samples, n_classes=n_classes, **sizes)
+            check_within(estimator, cost, **budget)
             estimators.append(estimator)
-            costs.append(plan_cost(estimator, n_samples, n_classes=n_classes, **sizes))
+            costs.append(cost)
         mechanism = self._plan_mechanism(n_samples, costs)
         report = self._protected(self._counts_report(n_samples, n_groups, mechanism, costs))
         if costs:
@@ -274,6 +285,18 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         """Return the group size below which noise hides the difference to other groups."""
         return first_split_noise(mechanism.noise_scales[0], self.n_levels) / _TOLERATED_NOISE
 
+    def _nested_budget(self, n_samples, fitted):
+        """Return the epsilon and the delta of each nested fit.
+
+        Those of Gaussian noise add up in squares, so each of two fits gets 1/√2 of the share. The
+        failure probabilities add up as they are.
+        """
+        n_fits = sum(not isinstance(estimator, FrozenEstimator) for estimator in fitted)
+        return {
+            "epsilon": self.epsilon_share * self.epsilon / math.sqrt(max(n_fits, 1)),
+            "delta": self.epsilon_share * self._delta(n_samples) / max(n_fits, 1),
+        }
+
     def _plan_mechanism(self, n_samples, costs):
         """Return the mechanism of counts and means, calibrated to the budget that is left."""
         if not _is_n_public(costs) and self.delta == "auto":
@@ -288,9 +311,20 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
             common_guarantee(costs)
             releases = [release for cost in costs for release in cost.composable()]
             # The margin covers the rounding of the searches.
-            mu = (1 - 1e-9) * calibrate_remainder(left, delta, releases)
+            mu = (1 - 1e-9) * self._remainder(delta, releases)
             left = GaussianProfile(mu).epsilon(delta)
         return GaussianSequenceMechanism(_SENSITIVITIES[_neighbours(costs)], _SHARES, left, delta)
+
+    def _remainder(self, delta, releases):
+        """Return the sensitivity over the noise that the nested fits leave to the counts."""
+        try:
+            return calibrate_remainder(self.epsilon, delta, releases)
+        except PublicValueError as error:
+            reason = str(error)
+        raise PublicValueError(
+            "epsilon_share must leave a part of epsilon and delta to the counts, got "
+            f"{self.epsilon_share:g}: {reason}"
+        )
 
     def _public_report(self):
         return PrivacyReport(
@@ -485,9 +519,10 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         if sensitive_features is None:
             raise PublicValueError(
                 "sensitive_features must be given, as each group has its own map. If groups are "
-                "unknown at prediction, fit with a group_estimator. In a search, score by "
-                "sklearn_dpgen.model_selection.group_scorer: a scorer of scikit-learn predicts "
-                "without groups."
+                "unknown at prediction, fit with a group_estimator. A scorer of scikit-learn "
+                "predicts without groups: in a search, score by "
+                "sklearn_dpgen.model_selection.group_scorer, or leave scoring=None and call "
+                "set_score_request(sensitive_features=True)."
             )
         return check_sensitive_features(sensitive_features, n_samples, self.groups_)[0]
 
@@ -539,18 +574,16 @@ def _neighbours(costs):
     return "add_or_remove" if is_added else "replace_one"
 
 
-def within(estimator, epsilon, *, unit=None):
-    """Return a clone to fit within another estimator, if its fit is private.
+def with_budget(estimator, share, **budget):
+    """Return a clone with the budget of a nested fit.
 
     Parameters
     ----------
     estimator : estimator
-        A private estimator, or a pipeline of steps that learn nothing and a private one.
-    epsilon : float
-        Budget of the outer fit.
-    unit : str or None
-        Column of the protected persons, in the outer and so in this estimator.
-        Column of the protected persons, of the whole and so of this estimator.
+    share : float
+        The ``epsilon_share`` of the outer estimator, for errors.
+    **budget
+        The ``epsilon`` of its private part, and its ``delta`` unless ``epsilon`` is infinite.
 
     Returns
     -------
@@ -559,24 +592,67 @@ def within(estimator, epsilon, *, unit=None):
     Raises
     ------
     PublicValueError
-        The estimator is not private, takes the whole budget, or has its own ledger or unit.
+        The estimator has a budget of its own, which would not be used.
     """
     estimator = clone(estimator)
+    last = steps_of(estimator)[-1]
+    for name in ("epsilon", "delta"):
+        for key in private_parameters(last, name):
+            given = last.get_params()[key]
+            unset = default_of(last, key)
+            if unset is not inspect.Parameter.empty and given != unset:
+                raise PublicValueError(
+                    f"{key} of {type(last).__name__} must be left unset within an estimator whose "
+                    f"epsilon_share determines it, here {share:g} of epsilon and delta; got "
+                    f"{given!r}."
+                )
+            if name in budget:
+                last.set_params(**{key: budget[name]})
+    return estimator
+
+
+def default_of(estimator, key):
+    """Return the default of a parameter, as ``sampler__epsilon``, of the class that has it."""
+    owner, _, name = key.rpartition("__")
+    part = estimator.get_params()[owner] if owner else estimator
+    return inspect.signature(type(part)).parameters[name].default
+
+
+def within(estimator, share, *, unit=None, **budget):
+    """Return a clone to fit within another estimator, if its fit is private.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A private estimator, or a pipeline of steps that learn nothing and a private one.
+    share : float
+        The ``epsilon_share`` of the outer estimator, for errors.
+    unit : str or None
+        Column of the protected persons, in the outer and so in this estimator.
+    **budget
+        The ``epsilon`` and ``delta`` of the fit of this estimator.
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    PublicValueError
+        The estimator is not private, or has its own budget, ledger or unit.
+    """
     check_steps(estimator)
-    *before, last = steps_of(estimator)
-    if not isinstance(last, PrivateEstimator):
+    if not isinstance(steps_of(estimator)[-1], PrivateEstimator):
         raise PublicValueError(
-            f"estimator must be private, with a report privacy_, got {type(last).__name__}. "
+            "estimator must be private, with a report privacy_, got "
+            f"{type(steps_of(estimator)[-1]).__name__}. "
             "Wrap it in SyntheticDataClassifier or SyntheticDataRegressor; or fit it on public "
             "rows and wrap it in sklearn.frozen.FrozenEstimator; or use epsilon=np.inf for "
             "public rows."
         )
+    estimator = with_budget(estimator, share, **budget)
+    *before, last = steps_of(estimator)
     params = last.get_params()
-    own = params.get("epsilon", params.get("sampler__epsilon", 0.0))
-    if own >= epsilon:
-        raise PublicValueError(
-            f"epsilon must be more than the {own:g} of {type(last).__name__}, got {epsilon:g}."
-        )
     booked = [k for k, v in params.items() if k.split("__")[-1] == "ledger" and v is not None]
     if booked:
         raise PublicValueError(
@@ -598,6 +674,16 @@ def within(estimator, epsilon, *, unit=None):
         if not units:
             last.set_params(unit=unit)
     return estimator
+
+
+def check_within(estimator, cost, *, epsilon, delta):
+    """Raise an error if the plan of a nested fit costs more than its budget."""
+    last = steps_of(estimator)[-1]
+    if private_parameters(last, "epsilon") and (cost.epsilon > epsilon or cost.delta > delta):
+        raise PublicValueError(
+            f"{type(last).__name__} must cost at most its share, epsilon {epsilon:g} and delta "
+            f"{delta:.3g}; it plans {cost.epsilon:g} and {cost.delta:.3g}."
+        )
 
 
 def fit_cost(estimator):

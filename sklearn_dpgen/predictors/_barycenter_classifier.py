@@ -50,12 +50,16 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         Largest 2-Wasserstein distance between the distributions of probabilities of two groups;
         0 is parity at every threshold. None sets no limit.
     epsilon : float, default=1.0
-        Privacy budget of the whole fit, the fit of the estimator included, in nats. The counts
-        spend what the estimator leaves of it, so the estimator's epsilon must be smaller. 0.95 of
-        1, at the same delta, leaves counts the precision of about 0.27 alone; a smaller delta of
-        the estimator leaves more. ``np.inf`` reads all rows without noise, for public rows.
+        Privacy budget of the whole fit, the fit of the estimator included, in nats. ``np.inf``
+        reads all rows without noise, for public rows.
     delta : float or "auto", default="auto"
-        Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
+        Failure probability of the whole fit, in (0, 1). "auto" is 0.1 / n_samples.
+    epsilon_share : float, default=0.95
+        Share of ``epsilon``, and of ``delta``, that the fit of the estimator may spend, in (0, 1);
+        with a ``group_estimator`` each of the two fits may spend 1/√2 of this share of ``epsilon``,
+        and half of it of ``delta``. It sets the budgets of both, which must be left unset, and so
+        must those of a sampler within. The counts spend what all profiles together leave: 0.95 of
+        1 leaves them the precision of 0.28 alone. Frozen estimators have no share.
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
         The public groups, at least two: values of ``sensitive_features``, or rows of them. None
         takes the groups that occur, which are then public.
@@ -76,7 +80,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         estimators must have no ledger.
     unit : str or None, default=None
         Name of the column of X, a data frame, that identifies the person of a row. The guarantee,
-        The guarantee, also of the nested estimators, then protects a person with all their rows;
+        also of the nested estimators, then protects a person with all their rows;
         counts and means use one row of each person, drawn at random. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
@@ -142,6 +146,10 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     and is 0 if no difference is found. The rates in ``rates_`` are measured by a second
     release; their interval covers its noise and the sampling of the records.
 
+    A scorer of scikit-learn, such as "accuracy", predicts without groups, so that a search with it
+    has scores of NaN. Leave ``scoring`` None after ``set_score_request(sensitive_features=True)``,
+    or use :func:`~sklearn_dpgen.model_selection.group_scorer`.
+
     References
     ----------
     .. [1] E. Chzhen, C. Denis, M. Hebiri, L. Oneto, M. Pontil, "Fair regression with Wasserstein
@@ -156,7 +164,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     >>> from sklearn_dpgen.tables import TableSampler
     >>> data = load_rand_health()
     >>> X, plan = data.frame[["mdvis", "disea", "hlthp"]], data.frame["idp"]
-    >>> sampler = TableSampler(0.95, 1e-6, schema=data.schema, target="hlthp")
+    >>> sampler = TableSampler(schema=data.schema, target="hlthp")
     >>> learner = SyntheticDataClassifier(sampler, n_samples=2000, n_draws=1)
     >>> model = BarycenterClassifier(learner, min_ratio=0.8, epsilon=1.0, groups=[0, 1])
     >>> model = model.fit(X[["mdvis", "disea"]], X["hlthp"], sensitive_features=plan)
@@ -177,6 +185,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         max_gap: float | None = None,
         epsilon: float = 1.0,
         delta: float | str = "auto",
+        epsilon_share: float = 0.95,
         groups: ArrayLike | None = None,
         group_estimator: BaseEstimator | None = None,
         n_levels: int = 5,
@@ -190,6 +199,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         self.max_gap = max_gap
         self.epsilon = epsilon
         self.delta = delta
+        self.epsilon_share = epsilon_share
         self.groups = groups
         self.group_estimator = group_estimator
         self.n_levels = n_levels
@@ -225,7 +235,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         Raises
         ------
         PublicValueError
-            The estimator is not private, takes all of ``epsilon``, or does not have two classes.
+            The estimator is not private, has a budget of its own, or does not have two classes.
         """
         return self._fit(X, y, sensitive_features)
 

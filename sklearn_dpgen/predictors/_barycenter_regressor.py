@@ -35,7 +35,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         towards one mean, which needs no group at prediction and can make no two groups less alike.
         Maps cost less accuracy where groups have thousands of records
         (:ref:`shrunk_predictions`).
-    epsilon, delta, groups, group_estimator, n_levels, calibration_fraction
+    epsilon, delta, epsilon_share, groups, group_estimator, n_levels, calibration_fraction
         As in :class:`BarycenterClassifier`.
     ledger, unit, random_state
         As in :class:`BarycenterClassifier`.
@@ -135,6 +135,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         method: str = "barycenter",
         epsilon: float = 1.0,
         delta: float | str = "auto",
+        epsilon_share: float = 0.95,
         groups: ArrayLike | None = None,
         group_estimator: BaseEstimator | None = None,
         n_levels: int = 5,
@@ -149,6 +150,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         self.method = method
         self.epsilon = epsilon
         self.delta = delta
+        self.epsilon_share = epsilon_share
         self.groups = groups
         self.group_estimator = group_estimator
         self.n_levels = n_levels
@@ -184,7 +186,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         Raises
         ------
         PublicValueError
-            The bounds are invalid, or the estimator is not private or takes all of ``epsilon``.
+            The bounds are invalid, or the estimator is not private or has a budget of its own.
         """
         return self._fit(X, y, sensitive_features)
 

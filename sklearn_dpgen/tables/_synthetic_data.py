@@ -381,6 +381,7 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
     sampler : TableSampler
         Sampler with a budget, a schema and one target, such as a TableSampler. In a
         :class:`~sklearn.frozen.FrozenEstimator`, it is fitted already, and nothing is charged.
+        Within a :class:`~sklearn_dpgen.predictors.BarycenterClassifier`, leave its budget unset.
     estimator : classifier or None, default=None
         Any scikit-learn classifier, pipeline or search. None averages the probabilities of a
         logistic regression and of boosted trees of four leaves.

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
@@ -153,6 +154,8 @@ PANEL = RelationalSampler(
 SLICED = TableSampler(schema=SCHEMA, max_iter=5, device="cpu", **BUDGET)
 TARGET = TableSampler(schema=SCHEMA, target="b", max_iter=5, device="cpu", epsilon=1.5, delta=1e-4)
 LEARNER = SyntheticDataClassifier(TARGET, n_samples=200, n_draws=1)
+# With the default budget, which an estimator around it determines.
+WITHIN = clone(LEARNER).set_params(sampler__epsilon=1.0, sampler__delta=1e-5)
 
 CASES = {
     "sliced measures": Case(SLICED, _alone, _number),
@@ -272,6 +275,6 @@ CASES = {
     ),
     "synthetic classifier": Case(LEARNER, _synthetic, _number),
     "barycenter classifier": Case(
-        BarycenterClassifier(LEARNER, groups=[0, 1], **BUDGET), _barycenter, _number
+        BarycenterClassifier(WITHIN, groups=[0, 1], **BUDGET), _barycenter, _number
     ),
 }

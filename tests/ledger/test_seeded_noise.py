@@ -9,6 +9,7 @@ import pytest
 from contract_cases import CASES, FRAME, PERSON, SIDE
 from sklearn.base import clone
 
+from sklearn_dpgen.preprocessing._steps import private_parameters
 from sklearn_dpgen.utils import _random
 from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
 
@@ -44,12 +45,11 @@ class Releases(NoiseObserver):
 def releases(name, frame=FRAME, factor=1.0):
     """Return the releases of a seeded fit, with a factor on its budget."""
     case = CASES[name]
-    changes = {}
-    for key, value in case.estimator.get_params().items():
-        if key.split("__")[-1] == "random_state":
-            changes[key] = 0
-        elif key.split("__")[-1] == "epsilon":
-            changes[key] = factor * value
+    given = case.estimator.get_params()
+    changes = {key: 0 for key in given if key.split("__")[-1] == "random_state"}
+    # The outermost budget determines those within.
+    budgets = private_parameters(case.estimator, "epsilon")
+    changes |= {key: factor * given[key] for key in budgets}
     with observed_noise(Releases()) as seen:
         case.fit(frame, SIDE, clone(case.estimator).set_params(**changes))
     assert seen.noisy

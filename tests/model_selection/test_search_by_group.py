@@ -9,11 +9,12 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Binarizer
 
-from sklearn_dpgen.accounting import GaussianProfile, PoissonRuns
+from sklearn_dpgen.accounting import GaussianProfile, PoissonRuns, gaussian_sigma
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._selection import calibrate_runs
-from sklearn_dpgen.datasets import make_biased_labels
+from sklearn_dpgen.datasets import load_rand_health, make_biased_labels
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.metrics import disparate_impact
 from sklearn_dpgen.model_selection import PrivateSearchCV, group_scorer
@@ -21,6 +22,7 @@ from sklearn_dpgen.model_selection._records import Records
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
+from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 from sklearn_dpgen.utils._random import NoiseSource
 
 pytestmark = pytest.mark.filterwarnings(
@@ -281,3 +283,125 @@ def test_records_without_groups_are_split_as_before():
     x, y = labelled()
     training, scored, _ = Records(x, y).split(80, NoiseSource(0))
     assert [len(part) for part in (*training, *scored)] == [320, 320, 80, 80]
+
+
+# Fits within, which get a share of the budget of a candidate.
+
+
+def shared(inner=None, **params):
+    """Return an estimator whose nested one has no budget of its own."""
+    model = NoisyThreshold() if inner is None else inner
+    return BarycenterClassifier(model, groups=[0, 1], **params)
+
+
+def last_of(estimator):
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+@pytest.mark.parametrize("of_pipeline", [False, True])
+def test_a_search_over_shares_and_parameters_within_is_one_charge(
+    tmp_path, five, in_pipeline, of_pipeline
+):
+    ledger = new_ledger(tmp_path)
+    model = shared(Pipeline([("sign", Binarizer()), ("cut", NoisyThreshold())]))
+    grid = {"epsilon_share": [0.5, 0.9], "estimator__cut__cut": [0.2, 0.4]}
+    if not of_pipeline:
+        model, grid = shared(), {"epsilon_share": [0.5, 0.9], "estimator__cut": [0.2, 0.4]}
+    if in_pipeline:
+        model = Pipeline([("same", Binarizer()), ("fair", model)])
+        grid = {f"fair__{key}": values for key, values in grid.items()}
+    NoisyThreshold.fits.clear()
+    search = PrivateSearchCV(model, grid, epsilon=2.0, ledger=ledger)
+    search.fit(X, Y, sensitive_features=SIDE)
+    assert search.privacy_ == search.plan(len(X), X.shape[1])
+    (charge,) = ledger.report().charges
+    assert charge.report == search.privacy_
+    best = last_of(search.best_estimator_)
+    within = last_of(best.estimator_)
+    assert within.epsilon == best.epsilon_share * best.epsilon
+    # The part of a candidate had the price of one run, which the search does not release.
+    assert best.privacy_ == within.privacy_ == search.privacy_
+    assert len(NoisyThreshold.fits) == 5
+
+
+def test_each_candidate_costs_what_a_run_may_at_any_share(five):
+    """The oracle composes the noise of each nested fit with that of the counts around it."""
+    kept = []
+    run = calibrate_runs(1.0, 1e-5, PoissonRuns(10)).run
+
+    class Kept(BarycenterClassifier):
+        def _plan_mechanism(self, n_samples, costs):
+            mechanism = super()._plan_mechanism(n_samples, costs)
+            kept.append((self.epsilon, self.epsilon_share, mechanism.noise_scales))
+            return mechanism
+
+    model = Kept(NoisyThreshold(), groups=[0, 1])
+    search = PrivateSearchCV(model, {"epsilon_share": [0.5, 0.9]})
+    search.fit(X, Y, sensitive_features=SIDE)
+    delta, ratios = run.delta0 / 2, []
+    for epsilon, share, scales in kept[-5:]:
+        nested = 1 / gaussian_sigma(share * epsilon, share * delta)
+        mu = np.sqrt(nested**2 + sum(2 / scale**2 for scale in scales))
+        ratios.append(mu / run.mu)
+    assert 0.99 < min(ratios) <= max(ratios) <= 1
+    assert len({share for _, share, _ in kept}) > 1
+    # The negative twin: with the whole budget in the nested fit, a run would cost more.
+    whole = 1 / gaussian_sigma(epsilon, delta)
+    assert np.sqrt(mu**2 - nested**2 + whole**2) > 1.01 * run.mu
+
+
+class Overspending(NoisyThreshold):
+    """Adds the noise of three times the epsilon that it is given."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.privacy_ = self.__class__(epsilon=3 * self.epsilon, delta=self.delta).plan(len(X))
+        return self
+
+
+def test_a_nested_fit_with_more_than_its_share_wins_no_search(tmp_path, five):
+    ledger = new_ledger(tmp_path)
+    search = PrivateSearchCV(shared(Overspending()), {"epsilon_share": [0.5]}, ledger=ledger)
+    with pytest.raises(RuntimeError, match="No candidate could be fitted"):
+        search.fit(X, Y, sensitive_features=SIDE)
+    assert not hasattr(search, "best_estimator_")
+    assert len(ledger.report().charges) == 1
+
+
+@pytest.mark.parametrize(
+    ("inner", "grid", "message"),
+    [
+        (NoisyThreshold(epsilon=0.5), {"epsilon_share": [0.5]}, "epsilon_share determines it"),
+        (NoisyThreshold(delta=1e-7), {"epsilon_share": [0.5]}, "epsilon_share determines it"),
+        (NoisyThreshold(), {"estimator__epsilon": [0.5]}, "what the search sets"),
+        (NoisyThreshold(), {"epsilon": [0.5]}, "what the search sets"),
+        (NoisyThreshold(), {"epsilon_share": [1.5]}, "epsilon_share"),
+        (NoisyThreshold(), {"estimator": [NoisyThreshold(epsilon=0.5)]}, "determines it"),
+        (LogisticRegression(), {"epsilon_share": [0.5]}, "must be private"),
+    ],
+)
+def test_a_nested_budget_is_refused_before_the_charge(tmp_path, five, inner, grid, message):
+    ledger = new_ledger(tmp_path)
+    search = PrivateSearchCV(shared(inner), grid, ledger=ledger)
+    with pytest.raises(ValueError, match=message):
+        search.fit(X, Y, sensitive_features=SIDE)
+    assert not ledger.report().charges
+
+
+def test_a_search_over_some_columns_of_a_schema(five):
+    rand = load_rand_health()
+    rows = rand.frame[:4000]
+    names = ["mdvis", "disea"]
+    learner = SyntheticDataClassifier(
+        TableSampler(schema=rand.schema, target="hlthp", marginals="pairs", max_iter=20),
+        LogisticRegression(),
+        n_samples=500,
+        n_draws=1,
+    )
+    search = PrivateSearchCV(shared(learner), {"estimator__sampler__n_bins": [4, 8]}, epsilon=5.0)
+    search.fit(rows[names], rows["hlthp"], sensitive_features=rows["idp"])
+    assert search.best_estimator_.estimator_.feature_names_in_.tolist() == names
+    assert search.privacy_ == search.plan(4000, columns=names)
+    with pytest.raises(ValueError, match="n_features must be that of the schema"):
+        search.plan(4000, 2)

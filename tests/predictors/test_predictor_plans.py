@@ -74,10 +74,10 @@ def barycenters(loans, sampler):
     synthetic = SyntheticDataClassifier(sampler(), LogisticRegression(), n_samples=500, n_draws=1)
     schema = Schema({name: loans.schema[name] for name in loans.X})
     fair = DPSlicedWassersteinFairClassifier(
-        0.0, epsilon=0.5, delta=1e-6, classes=["no", "yes"], training=Training(max_iter=2)
+        0.0, classes=["no", "yes"], training=Training(max_iter=2)
     )
     with_groups = Schema({**loans.schema, "group": Categorical(["a", "b"])})
-    groups = sampler("group", epsilon=0.4, delta=1e-6).set_params(schema=with_groups)
+    groups = sampler("group").set_params(schema=with_groups)
     both = ["income", "job"]
     return {
         "frozen": (BarycenterClassifier(frozen()), {}),
@@ -85,7 +85,7 @@ def barycenters(loans, sampler):
         "pipeline": (BarycenterClassifier(make_pipeline(TabularEncoder(schema), fair)), {}),
         "groups": (
             BarycenterClassifier(
-                SyntheticDataClassifier(sampler(epsilon=0.6, delta=1e-6), n_samples=500, n_draws=1),
+                SyntheticDataClassifier(sampler(), n_samples=500, n_draws=1),
                 group_estimator=SyntheticDataClassifier(groups, n_samples=500, n_draws=1),
                 delta=1e-5,
             ),
@@ -156,8 +156,10 @@ def test_a_plan_says_what_noise_leaves_of_a_group(loans):
 def test_a_plan_refuses_what_a_fit_refuses():
     with pytest.raises(ValueError, match="must be private, .* got LogisticRegression"):
         BarycenterClassifier(LogisticRegression()).plan(3000)
-    with pytest.raises(ValueError, match="delta must be more than what is spent"):
-        BarycenterClassifier(Sign(delta=1e-5), delta=1e-5).plan(3000)
+    both = {"estimator": Sign(), "group_estimator": Sign()}
+    with pytest.raises(ValueError, match="epsilon_share must leave .* got 0.95: epsilon must be"):
+        BarycenterClassifier(**both, delta=1e-5).plan(3000)
+    assert len(BarycenterClassifier(**both, epsilon_share=0.7, delta=1e-5).plan(3000).parts) == 3
     with pytest.raises(ValueError, match="at most 200 groups, got"):
         BarycenterClassifier(frozen()).plan(3000, n_groups=201)
 
