@@ -58,6 +58,11 @@ def group_scorer(scoring: str | Callable, **options: Any) -> "GroupScorer":
     on it, or on the last step of a pipeline. Predictions need no request. A score of private rows
     is not private.
 
+    For the accuracy or R² alone no such scorer is needed: with ``scoring=None`` and
+    ``set_score_request(sensitive_features=True)`` a search calls the ``score`` of the estimator.
+    Without that request it raises an error before the first fit, and in a pipeline scikit-learn
+    makes that error a score of NaN too.
+
     Examples
     --------
     >>> import numpy as np, sklearn

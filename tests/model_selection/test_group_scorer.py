@@ -133,6 +133,47 @@ def test_scorers_of_scikit_learn_say_what_to_use(scoring):
 
 
 @pytest.mark.usefixtures("routed")
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+def test_a_request_of_a_plain_scorer_reaches_its_metric_alone():
+    """The limit of scikit-learn that group_scorer is for: predictions get no metadata."""
+    model, y, grid = model_of("barycenter")
+
+    def blind(y_true, y_pred, *, sensitive_features):
+        raise AssertionError("rows were predicted without groups")
+
+    scoring = make_scorer(blind).set_score_request(sensitive_features=True)
+    search = GridSearchCV(model, grid, scoring=scoring, cv=2)
+    with pytest.warns(UserWarning, match=r"(?s)must be given.*set_score_request"):
+        search.fit(DATA.X, y, **GROUPS)
+    assert np.isnan(search.cv_results_["mean_test_score"]).all()
+
+
+@pytest.mark.usefixtures("routed")
+@pytest.mark.parametrize("in_pipeline", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_score_of_an_estimator_needs_no_scorer(name, in_pipeline):
+    model, y, grid = model_of(name)
+    X, scorer = DATA.X, group_scorer("accuracy" if y is DATA.y else "r2")
+    if in_pipeline:
+        model = Pipeline([("same", "passthrough"), ("fair", model)])
+        grid = {f"fair__{key}": values for key, values in grid.items()}
+    last = model[-1] if in_pipeline else model
+    if "barycenter" in name:
+        # Without the request a search is refused, at once unless a pipeline is scored.
+        refused = GridSearchCV(model, grid, cv=2, **{"error_score": "raise"} if in_pipeline else {})
+        with pytest.raises(ValueError, match=r"set_score_request"):
+            refused.fit(X, y, **GROUPS)
+        last.set_score_request(sensitive_features=True)
+    searches = [
+        GridSearchCV(model, grid, scoring=scoring, cv=2, error_score="raise").fit(X, y, **GROUPS)
+        for scoring in (None, scorer)
+    ]
+    first, second = (search.cv_results_["mean_test_score"] for search in searches)
+    np.testing.assert_array_equal(first, second)
+    assert np.isfinite(first).all()
+
+
+@pytest.mark.usefixtures("routed")
 def test_a_fit_without_a_request_is_refused_by_scikit_learn():
     model, y, grid = MODELS["barycenter"]
     search = GridSearchCV(model, grid, scoring=group_scorer("accuracy"), cv=2)
