@@ -114,7 +114,7 @@ def _dial(model, data, **asked):
     for ratio in RATIOS:
         # How far to go is post-processing of the same counts: one fit is all that is paid for.
         model.set_params(min_ratio=ratio)
-        model.strength_ = model._strength()
+        model.strength_ = model._strength(model.maps_)
         scores = model.predict_proba(data.test_frame, **asked)[:, 1]
         yield ratio, scores, model.predict(data.test_frame, **asked) == "yes"
 
