@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -416,6 +417,28 @@ def _table(found, names, confidence_level):
     return pd.DataFrame(columns, index=pd.Index(names, name="of"))
 
 
+class SyntheticTables(Iterator[pd.DataFrame]):
+    """Synthetic tables for one analysis, drawn one by one.
+
+    Parameters
+    ----------
+    draws : iterator of DataFrame
+    promised : callable
+        Function without arguments that returns :attr:`promised`.
+    """
+
+    def __init__(self, draws, promised):
+        self._draws, self._promised = draws, promised
+
+    def __next__(self) -> pd.DataFrame:
+        return next(self._draws)
+
+    @cached_property
+    def promised(self) -> pd.Series:
+        """Whether the interval of :func:`estimate_means` is promised, for each numeric column."""
+        return self._promised()
+
+
 def sample_tables(
     sampler: TableSampler,
     n_tables: int = 20,
@@ -424,12 +447,13 @@ def sample_tables(
     n_samples: int | None = None,
     n_rows: int = 20_000,
     random_state: int | np.random.RandomState | None = None,
-) -> Iterator[pd.DataFrame]:
+) -> SyntheticTables:
     """Draw several synthetic tables for one analysis, at no cost in privacy.
 
     Each table adds one more draw of the known noise and of the sampling error to the released
     marginals, weights synthetic rows accordingly, and draws from them. Run the analysis on each
-    table, and give the results to :func:`combine_estimates`.
+    table, and give the results to :func:`combine_estimates`. Tables have no negative counts, so
+    noise fills the tail of a column whose counts are below it, and shifts its mean.
 
     Parameters
     ----------
@@ -446,10 +470,11 @@ def sample_tables(
         Number of rows of the fitted model, from which tables are drawn by weight.
     random_state : int, RandomState or None, default=None
 
-    Yields
-    ------
-    DataFrame
-        A table of ``columns``.
+    Returns
+    -------
+    iterator of DataFrame
+        Tables of ``columns``. Its attribute ``promised`` is a Series: for each numeric column,
+        whether the interval of :func:`estimate_means` is promised.
 
     Raises
     ------
@@ -466,7 +491,17 @@ def sample_tables(
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
     rows_seed, seed = split_random_state(random_state, 2)
     rows = Calibration(sampler, names, n_rows=n_rows, random_state=rows_seed)
-    return _draw(rows, names, n_tables, n_samples, np.random.default_rng(seed))
+    draws = _draw(rows, names, n_tables, n_samples, np.random.default_rng(seed))
+    counted = {marginal.columns[0] for marginal in sampler.one_way_marginals_}
+    numeric = [name for name in names if name in counted and is_number(sampler.schema_[name])]
+
+    def promised():
+        if not numeric:
+            return pd.Series(dtype=bool)
+        found = estimate_means(sampler, numeric, n_rows=n_rows, random_state=rows_seed)
+        return found["promised"]
+
+    return SyntheticTables(draws, promised)
 
 
 def _draw(rows, names, n_tables, n_samples, rng):
@@ -483,7 +518,10 @@ def _draw(rows, names, n_tables, n_samples, rng):
 
 
 def combine_estimates(
-    estimates: np.ndarray | pd.DataFrame | Sequence[Any], *, confidence_level: float = 0.95
+    estimates: np.ndarray | pd.DataFrame | Sequence[Any],
+    *,
+    tables: SyntheticTables | None = None,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Combine the results of one analysis on several synthetic tables (multiple imputation).
 
@@ -491,13 +529,18 @@ def combine_estimates(
     ----------
     estimates : array-like of shape (n_tables, k), or sequence of Series
         Results on each table of :func:`sample_tables`. Series name the estimates.
+    tables : iterator or None, default=None
+        What :func:`sample_tables` returned, for the column "promised".
     confidence_level : float, default=0.95
         Confidence level of the intervals, in (0, 1).
 
     Returns
     -------
     DataFrame
-        A row for each estimate: "estimate", "std_error", "low" and "high".
+        A row for each estimate: "estimate", "std_error", "low" and "high". With ``tables`` also
+        "promised", as in :func:`estimate_means`: for an estimate with the name of a numeric column
+        that of the column, for others whether all numeric columns of the tables have it. It is
+        necessary for the coverage, and does not suffice for slopes.
 
     Raises
     ------
@@ -519,4 +562,8 @@ def combine_estimates(
     mean, error = frame.mean(), np.sqrt((1 + 1 / m) * frame.var(ddof=1))
     width = student.ppf((1 + confidence_level) / 2, m - 1) * error
     columns = {"estimate": mean, "std_error": error, "low": mean - width, "high": mean + width}
+    if tables is not None:
+        known = tables.promised.to_dict()
+        every = all(known.values())
+        columns["promised"] = [known.get(name, every) for name in frame]
     return pd.DataFrame(columns).rename_axis("of")

@@ -149,6 +149,24 @@ def test_series_name_what_is_estimated():
     assert found.index.tolist() == ["a", "b"]
 
 
+@pytest.mark.parametrize(("epsilon", "is_promised"), [(0.5, False), (10.0, True)])
+def test_means_of_tails_below_the_noise_are_not_promised(epsilon, is_promised):
+    sampler = fitted(epsilon=epsilon)
+    tables = sample_tables(sampler, 2, random_state=0)
+    results = [
+        pd.Series({"x": table["x"].mean(), "yes": (table["y"] == "yes").mean()}) for table in tables
+    ]
+    assert estimate_means(sampler, "x")["promised"].tolist() == [is_promised]
+    assert tables.promised.to_dict() == {"x": is_promised}
+    found = combine_estimates(results, tables=tables)
+    assert found["promised"].tolist() == [is_promised] * 2
+    # Tables without numbers have no tails.
+    tables = sample_tables(sampler, 2, columns=["y"], random_state=0)
+    shares = [[(table["y"] == "yes").mean()] for table in tables]
+    assert combine_estimates(shares, tables=tables)["promised"].all()
+    assert "promised" not in combine_estimates(shares)
+
+
 @pytest.mark.parametrize("results", [[[1.0]], [[1.0], [np.nan]], []], ids=["one", "nan", "none"])
 def test_results_must_be_several_and_finite(results):
     with pytest.raises(ValueError, match="estimates must be finite, and of at least two tables"):
