@@ -9,6 +9,7 @@ import torch
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.tables._marginals import MAX_COLUMNS
+from sklearn_dpgen.tables._table_counter import MANY_ROWS
 
 __all__ = ["JointCoder", "JointCounts", "cover_tables"]
 
@@ -134,8 +135,6 @@ def _join(first, last, size, joint):
 _ROWS = 1 << 15
 # Weights below this do not overflow in sums over fewer than 2**36 records.
 _HEAVIEST = 1 << 27
-# For fewer records, counting each table takes no longer than planning joint tables.
-_MANY = 1 << 16
 # Cells of a joint table, whose counts fit in the L1 cache, and the most cells of all joint tables
 # beyond those of the tables themselves (32 MiB).
 _JOINT_CELLS, _EXTRA_CELLS = 1 << 13, 1 << 22
@@ -182,7 +181,7 @@ class JointCounts:
         self.tables = tuple(tuple(int(j) for j in table) for table in tables)
         _check_tables(self.sizes, self.tables)
         self._holders = {table: table for table in self.tables}
-        if n_rows is None or n_rows >= _MANY:
+        if n_rows is None or n_rows >= MANY_ROWS:
             self._holders = cover_tables(self.sizes, self.tables)
         # Sorted tables share the codes of their common prefixes.
         self.blocks = tuple(sorted({*self._holders.values()}))

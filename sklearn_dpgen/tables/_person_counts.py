@@ -167,13 +167,14 @@ class PersonRecords:
             by_stage.setdefault(self._layout.stage_of(marginal.columns), []).append(i)
         for stage, positions in by_stage.items():
             used = sorted({j for i in positions for j in marginals[i].columns})
+            codes = [self.at(stage, j) for j in used]
             layout = CountLayout(
                 [self._sizes[j] for j in used],
                 [tuple(map(used.index, marginals[i].columns)) for i in positions],
                 [marginals[i].groups for i in positions],
+                len(codes[0]),
             )
-            codes = [self.at(stage, j) for j in used]
-            counter = CodeCounter(layout, n_expected=len(codes[0]))
+            counter = CodeCounter(layout)
             for start in range(0, len(codes[0]), _BLOCK):
                 chunk = slice(start, start + _BLOCK)
                 counter.count_codes([c[chunk] for c in codes], self._weights[stage][chunk])

@@ -465,7 +465,7 @@ class StoredRecords(_Records):
 
     def _counted(self, tables, groups):
         n = len(self._codes[0])
-        counter = CodeCounter(CountLayout(self._sizes, tables, groups), n_expected=n)
+        counter = CodeCounter(CountLayout(self._sizes, tables, groups, n))
         return self._read(counter, range(0, n, _BLOCK), self._count, n, "rows counted")
 
     def _count(self, counter, start):

@@ -1,6 +1,7 @@
 """Exact mergeable counts of records in marginals, with weights for the rows of persons."""
 
 import copy
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -206,6 +207,8 @@ class RowWeights:
 # Tables of at most so many cells are counted at the finest groups that any of them needs, and
 # grouped in the end, so that columns are mapped once and tables share counts.
 _FINE = 1 << 14
+# For fewer rows, counting each table takes no longer than planning or grouping joint tables.
+MANY_ROWS = 1 << 16
 
 
 class CountLayout:
@@ -219,6 +222,8 @@ class CountLayout:
         Columns of each table.
     groups : sequence of tuple of ndarray or None
         For each table and each of its columns, the group of each category; None for no groups.
+    n_rows : int or None, default=None
+        Approximate number of rows; None for many. It changes the speed, not the counts.
 
     Attributes
     ----------
@@ -232,44 +237,46 @@ class CountLayout:
 
     Notes
     -----
-    A column is mapped to the coarsest common refinement of its groups. Tables that would have too
-    many cells are counted in their own groups.
+    For many rows, a column is mapped to the coarsest common refinement of its groups. Tables that
+    would have too many cells, and all tables of few rows, are counted in their own groups.
     """
 
-    def __init__(self, sizes, tables, groups):
+    def __init__(self, sizes, tables, groups, n_rows=None):
+        self.n_rows = n_rows
         if groups is None:
-            groups = [tuple(np.arange(sizes[j]) for j in columns) for columns in tables]
-        groups = [tuple(map(np.asarray, own)) for own in groups]
-        _check_groups(sizes, tables, groups)
-        # Maps are compared by their bytes, so they need the same dtype.
-        groups = [tuple(g.astype(np.int64, copy=False) for g in own) for own in groups]
-        cells = _common_refinements(sizes, tables, groups)
+            every = [np.arange(size) for size in sizes]
+            groups = [tuple(every[j] for j in columns) for columns in tables]
+        used = _distinct_groups(sizes, tables, groups)
+        is_many = n_rows is None or n_rows >= MANY_ROWS
+        finest = _common_refinements(sizes, used) if is_many else []
         self._maps: list = []
         self._results: list = []
         known: dict = {}
         counted: dict = {}
         for columns, own in zip(tables, groups, strict=True):
-            finest = [cells[j] for j in columns]
-            is_fine = _n_cells(finest) <= max(_FINE, _n_cells(own))
-            mapped = [
-                self._mapped_column(known, j, g)
-                for j, g in zip(columns, finest if is_fine else own, strict=True)
-            ]
-            order = np.argsort(mapped)
-            key = tuple(mapped[i] for i in order)
-            last = [_coarser(*pair) for pair in zip(finest, own, strict=True)] if is_fine else []
+            maps = [used[j, id(g)] for j, g in zip(columns, own, strict=True)]
+            last = []
+            if is_many:
+                fine = [finest[j] for j in columns]
+                if _n_cells(fine) <= max(_FINE, _n_cells(maps)):
+                    last = [_coarser(*pair) for pair in zip(fine, maps, strict=True)]
+                    maps = fine
+            mapped = [self._place(known, j, g) for j, g in zip(columns, maps, strict=True)]
+            key = tuple(sorted(mapped))
             table = counted.setdefault(key, len(counted))
-            self._results.append((table, tuple(np.argsort(order).tolist()), last))
+            self._results.append((table, tuple(map(key.index, mapped)), last))
         self.counted = [int(g.max()) + 1 for _, g in self._maps], list(counted)
 
-    def _mapped_column(self, known, column, groups):
+    def _place(self, known, column, groups):
         """Return the index of a mapped column, a new one if it is not known."""
-        key = column, groups.tobytes()
-        if key not in known:
-            known[key] = len(self._maps)
-            small = groups.astype(np.min_scalar_type(int(groups.max())))
-            self._maps.append((column, small))
-        return known[key]
+        if (column, id(groups)) not in known:
+            # Maps of one dtype are equal if their bytes are.
+            place = known.setdefault((column, groups.tobytes()), len(self._maps))
+            known[column, id(groups)] = place
+            if place == len(self._maps):
+                small = groups.astype(np.min_scalar_type(int(groups.max())))
+                self._maps.append((column, small))
+        return known[column, id(groups)]
 
     def mapped(self, codes):
         """Map the categories of records to the cells of the mapped columns.
@@ -312,32 +319,29 @@ class CountLayout:
         )
 
 
-def _check_groups(sizes, tables, groups):
-    """Raise ValueError unless groups map the categories of each column."""
-    for columns, own in zip(tables, groups, strict=True):
-        for column, g in zip(columns, own, strict=True):
-            is_map = g.shape == (sizes[column],) and g.dtype.kind in "iu"
-            if not is_map or g.min() < 0:
-                raise PublicValueError(
-                    "groups must give each category of a column a group, from 0."
-                )
+def _distinct_groups(sizes, tables, groups):
+    """Return the groups of each array of each column as int64, after checking them.
+
+    Keys are the column and the identity of the array, since many tables have the same arrays.
+    """
+    pairs = zip(itertools.chain(*tables), itertools.chain(*groups), strict=True)
+    used = {(column, id(g)): np.asarray(g) for column, g in pairs}
+    for (column, _), g in used.items():
+        is_map = g.shape == (sizes[column],) and g.dtype.kind in "iu"
+        if not is_map or g.min() < 0:
+            raise PublicValueError("groups must give each category of a column a group, from 0.")
+    return {key: g.astype(np.int64, copy=False) for key, g in used.items()}
 
 
-def _common_refinements(sizes, tables, groups):
+def _common_refinements(sizes, used):
     """Return the coarsest common refinement of all groups of each column."""
-    distinct: list[dict] = [{} for _ in sizes]
-    for columns, own in zip(tables, groups, strict=True):
-        for column, g in zip(columns, own, strict=True):
-            distinct[column][g.tobytes()] = g
-    refinements = []
-    for size, maps in zip(sizes, distinct, strict=True):
-        cells = np.zeros(size, dtype=np.int64)
-        for g in maps.values():
-            if cells.max(initial=0) == size - 1:
-                break
+    refinements = [np.zeros(size, dtype=np.int64) for size in sizes]
+    for (column, _), g in used.items():
+        cells = refinements[column]
+        if cells.max(initial=0) < len(cells) - 1:
             # Products stay below (number of cells) x (number of groups).
             cells = np.unique(cells * (int(g.max()) + 1) + g, return_inverse=True)[1]
-        refinements.append(cells)
+            refinements[column] = cells
     return refinements
 
 
@@ -376,8 +380,6 @@ class CodeCounter:
     layout : CountLayout
     n_persons : int, default=0
         Number of persons whose rows are counted too, if rows have weights.
-    n_expected : int or None, default=None
-        Approximate number of rows, ``n_rows`` of :class:`JointCounts`.
 
     Attributes
     ----------
@@ -387,16 +389,14 @@ class CodeCounter:
         Number of rows counted of each person.
     """
 
-    def __init__(
-        self, layout: CountLayout, n_persons: int = 0, n_expected: int | None = None
-    ) -> None:
-        self._layout, self._n_expected = layout, n_expected
+    def __init__(self, layout: CountLayout, n_persons: int = 0) -> None:
+        self._layout = layout
         self._start(n_persons)
 
     def _start(self, n_persons):
         from sklearn_dpgen.tables._joint_counts import JointCounts
 
-        self._counts = JointCounts(*self._layout.counted, self._n_expected)
+        self._counts = JointCounts(*self._layout.counted, self._layout.n_rows)
         self.n_rows, self.rows_seen = 0, np.zeros(n_persons, dtype=np.int64)
 
     def count_codes(self, codes: list[np.ndarray], weights: np.ndarray | None = None) -> Self:

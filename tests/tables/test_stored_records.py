@@ -26,7 +26,7 @@ from sampler_tables import SCHEMA, hasten, make
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
-from sklearn_dpgen.tables import _joint_counts, _records
+from sklearn_dpgen.tables import _joint_counts, _records, _table_counter
 from sklearn_dpgen.tables._marginals import marginal_counts
 from sklearn_dpgen.tables._records import StoredRecords, StreamedRecords, encode_codes, open_records
 from sklearn_dpgen.tables._table_counter import CodeCounter
@@ -51,7 +51,8 @@ def test_joint_tables_are_planned_for_many_records_and_counts_are_the_same(
 ):
     planned, cover = [], _joint_counts.cover_tables
     expected = counts(stored(unit, most))
-    monkeypatch.setattr(_joint_counts, "_MANY", len(frame_of(unit)) + (not is_many))
+    for module in (_joint_counts, _table_counter):
+        monkeypatch.setattr(module, "MANY_ROWS", len(frame_of(unit)) + (not is_many))
     monkeypatch.setattr(
         _joint_counts, "cover_tables", lambda *args: planned.append(0) or cover(*args)
     )
