@@ -217,16 +217,19 @@ def _children(parents, totals, noisy, expected, noise):
 
 def _not_negative(parents, totals, counts):
     """Project counts on those that are not negative and have the sums of their parents."""
-    n, positive = len(totals), counts > 0
+    n, (left,) = len(totals), np.nonzero(counts > 0)
+    found = counts[left]
     for _ in range(50):
-        sizes = np.bincount(parents, weights=positive, minlength=n)
-        sums = np.bincount(parents, weights=np.where(positive, counts, 0), minlength=n)
-        missing = (totals - sums) / np.maximum(sizes, 1)
-        counts = np.where(positive, counts + missing[parents], 0)
-        if (counts >= 0).all():
+        own = parents[left]
+        sums = np.bincount(own, weights=found, minlength=n)
+        missing = (totals - sums) / np.maximum(np.bincount(own, minlength=n), 1)
+        found = found + missing[own]
+        if (found >= 0).all():
             break
-        positive = counts > 0
-    return np.maximum(counts, 0)
+        left, found = left[found > 0], found[found > 0]
+    counts = np.zeros(len(parents))
+    counts[left] = np.maximum(found, 0)
+    return counts
 
 
 # A leaf of a known distribution is a spike if it has so many times the records of the leaves near

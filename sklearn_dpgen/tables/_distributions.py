@@ -57,10 +57,9 @@ def draw_codes(shares, rng):
         edge += low
     # Draws in (0, 1] exceed the edge of a category of probability 0.
     draws = ((1 - rng.uniform(size=len(shares))) * edges[-1]).astype(edges.dtype)
-    codes = np.zeros(len(shares), dtype=np.int64)
-    for edge in edges[:-1]:
-        codes += draws > edge
-    return codes
+    # Sums of bytes are several times as fast as those of longer numbers.
+    is_above = (draws > edges[:-1]).view(np.uint8)
+    return is_above.sum(axis=0, dtype=np.min_scalar_type(len(edges))).astype(np.int64)
 
 
 def draw_weighted(codes, weights, drawn, rng):

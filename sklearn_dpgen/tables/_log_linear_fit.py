@@ -17,7 +17,8 @@ from sklearn_dpgen.tables._distributions import (
     LogLinearTerm,
     joint_codes,
 )
-from sklearn_dpgen.tables._marginals import group_sums, marginal_counts
+from sklearn_dpgen.tables._marginals import group_sums
+from sklearn_dpgen.tables._table_counter import CodeCounter, CountLayout
 from sklearn_dpgen.tables._table_rules import barred_term, possible_cells
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 
@@ -205,7 +206,8 @@ class _Problem:
         # For a table of a function of two columns, the cell of each pair of their groups.
         self._patterns: list[torch.Tensor | None] = []
         self._shapes: dict[int, tuple[int, ...]] = {}
-        cells = np.empty((n, len(tables) + len(fixed)), dtype=np.int64)
+        # Column-major, since cells are written and sorted by table.
+        cells = np.empty((n, len(tables) + len(fixed)), dtype=np.int64, order="F")
         for i, table in enumerate(tables):
             is_pattern = table.pattern is not None
             *before, size = (table.pattern if is_pattern else table.shares).shape
@@ -244,9 +246,14 @@ class _Problem:
             table = term.logits[:, group_codes[i]]
             self._starts.append(self._starts[-1] + len(table))
             self._fixed.append(as_tensor(table, device=device))
-        self._cells = torch.from_numpy(cells.astype(np.int32)).to(device)
+        self._cells = torch.from_numpy(cells.astype(np.int32, order="C")).to(device)
         self._members = _cell_members(cells, self._starts[-1], device)
         self._n = n
+        # What is done to single coefficients is done to those of all terms at once.
+        self._lengths = [scale.numel() for scale in self._scales]
+        self._scale = torch.cat([scale.flatten() for scale in self._scales])
+        ridges = [torch.zeros_like(self._marginal), *(r.flatten() for r in self._ridges)]
+        self._ridge = torch.cat(ridges)
 
     def _add_pattern(self, table, groups, device):
         """Add a table of a function of two columns, whose cells share one logit each."""
@@ -265,7 +272,7 @@ class _Problem:
 
     @property
     def n_parameters(self):
-        return sum(scale.numel() for scale in self._scales)
+        return len(self._scale)
 
     def start(self, former, base, merged):
         """Return the parameters of an earlier fit, with zeros for new terms."""
@@ -282,12 +289,11 @@ class _Problem:
         return np.pad(np.concatenate(known), (0, self.n_parameters - sum(map(len, known))))
 
     def unscaled(self, vector):
-        """Return the shift of the base, the logits of each term, and their cosine coefficients."""
-        vector = as_tensor(vector, device=self._device)
-        scaled = vector.split([scale.numel() for scale in self._scales])
+        """Return the shift of the base, the logits of each term, and all cosine coefficients."""
+        every = as_tensor(vector, device=self._device) * self._scale
         shift, *coefs = [
-            values.view(scale.shape) * scale
-            for values, scale in zip(scaled, self._scales, strict=True)
+            values.view(scale.shape)
+            for values, scale in zip(every.split(self._lengths), self._scales, strict=True)
         ]
         logits = [
             _expanded(coef, bases)
@@ -297,7 +303,7 @@ class _Problem:
                 zip(coefs, self._bases, self._patterns, strict=True)
             )
         ]
-        return shift, logits, coefs
+        return shift, logits, every
 
     def _shares(self, shift, logits):
         """Return the probabilities of all rows, and the mean of their log-partition functions."""
@@ -320,31 +326,33 @@ class _Problem:
         shares, value = self._shares(shift, logits)
         value = value - torch.dot(self._base + shift, self._marginal)
         fitted = embedding_bag(self._members[0], shares, self._members[1], mode="sum").div_(self._n)
-        mean = fitted[: self._starts[1]].sum(dim=0)
-        slopes = [self._scales[0] * (mean - self._marginal)]
-        if self._shift_ridge is not None:
-            value = value + (self._shift_ridge * shift.square()).sum() / 2
-            slopes[0] += self._scales[0] * self._shift_ridge * shift
-        for i, (theta, coef, target, ridges, bases) in enumerate(
-            zip(logits, coefs, self._targets, self._ridges, self._bases, strict=True)
+        slopes, gains = [fitted[: self._starts[1]].sum(dim=0) - self._marginal], []
+        penalties = [part.sum() for part in (self._ridge / 2 * coefs.square()).split(self._lengths)]
+        for i, (theta, target, bases, groups, pattern) in enumerate(
+            zip(logits, self._targets, self._bases, self._groups, self._patterns, strict=True)
         ):
             slope = fitted[self._starts[i] : self._starts[i + 1]]
-            groups = self._groups[i]
             if groups is not None:
                 slope = torch.zeros_like(theta).index_add_(1, groups, slope)
-            value = value + (ridges / 2 * coef.square()).sum()
-            pattern = self._patterns[i]
             if pattern is None:
                 rows, columns = bases
-                value = value - (theta * target).sum()
-                slope = rows.T @ (slope - target) @ columns + ridges * coef
+                slope = rows.T @ (slope - target) @ columns
             else:
                 (basis,) = bases
                 sums = torch.zeros_like(target).index_add_(0, pattern, slope.flatten())
-                value = value - ((basis @ coef) * target).sum()
-                slope = basis.T @ (sums - target) + ridges * coef
-            slopes.append(self._scales[i + 1] * slope)
-        return float(value), as_array(torch.cat([s.flatten() for s in slopes])).astype(float)
+                theta = basis @ coefs.split(self._lengths)[i + 1]
+                slope = basis.T @ (sums - target)
+            gains.append((theta * target).sum())
+            slopes.append(slope.flatten())
+        slope = (torch.cat(slopes) + self._ridge * coefs) * self._scale
+        if self._shift_ridge is not None:
+            value = value + (self._shift_ridge * shift.square()).sum() / 2
+            slope[: len(shift)] += self._scales[0] * self._shift_ridge * shift
+        value = float(value)
+        if gains:
+            for penalty, gain in torch.stack([*penalties[1:], *gains]).view(2, -1).T.tolist():
+                value = value + penalty - gain
+        return value, as_array(slope)
 
 
 def _expanded(coefficients, bases):
@@ -389,10 +397,11 @@ def _with_sums_inside(shares, rows, columns, possible):
 
 def _cell_members(cells, width, device):
     """Return the rows of all cells in order, and the index of the first row of each cell."""
-    # Numbers of 16 bits are sorted by a radix sort, which is several times as fast.
-    small = cells.astype(np.min_scalar_type(width))
-    order = np.argsort(small, axis=None, kind="stable") // cells.shape[1]
-    starts = np.append(0, np.cumsum(np.bincount(cells.ravel(), minlength=width)))[:-1]
+    # The cells of each table come after those of the table before. Numbers of 16 bits are sorted by
+    # a radix sort, which is several times as fast.
+    small = cells.T.astype(np.min_scalar_type(width))
+    order = np.concatenate([np.argsort(own, kind="stable") for own in small])
+    starts = np.append(0, np.cumsum(np.bincount(small.ravel(), minlength=width)))[:-1]
     return tuple(torch.from_numpy(v.astype(np.int32)).to(device) for v in (order, starts))
 
 
@@ -519,8 +528,11 @@ class ChainFit:
             self._fit(-(-self._max_iter // _FEWER))
             self._n_fitted = len(self.measured.tables)
         factor = self.measured.n_records / len(self._codes)
-        codes = self._codes.T[: len(self._order)]
-        return [factor * counts for counts in marginal_counts(codes, marginals)]
+        tables, groups = [m.columns for m in marginals], [m.groups for m in marginals]
+        layout = CountLayout(self.measured.blocks.sizes, tables, groups, len(self._codes))
+        found = CodeCounter(layout).count_codes([*self._codes.T]).tables()
+        # In row-major order, on which sums of the scores depend by rounding.
+        return [np.multiply(factor, counts, order="C") for counts in found]
 
     def distribution(self, domain, seed):
         """Return the fitted LogLinearChain; its training rows are drawn with a seed."""
@@ -585,4 +597,5 @@ class ChainFit:
             )
             self._conditionals[column] = fitted
             codes[:, column], _ = fitted.draw(codes, self._rng)
-        self._codes = codes
+        # Blocks are few, so that they are counted from one byte each.
+        self._codes = codes.astype(np.min_scalar_type(max(self.measured.blocks.sizes)), order="F")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 from scipy.special import log_ndtr
-from sklearn.isotonic import IsotonicRegression
 
 from sklearn_dpgen.persistence._declarations import Array, demand, saved, tuple_of
 from sklearn_dpgen.preprocessing import TabularEncoder
@@ -530,7 +530,9 @@ def _ridges(residuals, frequencies, noise):
     if not is_free.any():
         return np.full(residuals.shape, _MOST / residuals.size)
     total = is_free.sum() * noise**2
-    squares = IsotonicRegression(increasing=False).fit_transform(products, residuals[is_free] ** 2)
+    _, places, sizes = np.unique(products, return_inverse=True, return_counts=True)
+    means = np.bincount(places, weights=residuals[is_free] ** 2) / sizes
+    squares = isotonic_regression(means, weights=sizes, increasing=False).x[places]
     signal = squares - noise**2
     ratios = np.full(len(squares), _MOST)
     np.divide(noise**2, signal, out=ratios, where=signal > noise**2 / _MOST)
