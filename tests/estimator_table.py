@@ -257,6 +257,9 @@ def _settings(estimator, sizes):
     if "group_sizes" in wanted and "groups" in names:
         yield {"groups": None}, sizes
         yield {}, {name: value for name, value in sizes.items() if name != "group_sizes"}
+    if "protect_groups" in names:
+        without_sizes = {name: value for name, value in sizes.items() if name != "group_sizes"}
+        yield {"protect_groups": True}, without_sizes
     if "group_sizes" in wanted and "n_classes" in wanted:
         cells = [[size // 2, size - size // 2] for size in SIZES]
         yield {"penalty": "equalized_odds"}, sizes | {"group_sizes": cells, "n_classes": 2}

@@ -109,10 +109,12 @@ def check_declared_groups(estimator):
             f"groups of {name} must be declared for a search with sensitive_features, as a part "
             "of the records may lack a group."
         )
+    if getattr(last, "protect_groups", False):
+        return None
     if getattr(last, "penalty", None) == "equalized_odds":
         raise PublicValueError(
-            "penalty must be 'demographic_parity' in a search, got 'equalized_odds': records are "
-            "split within groups, not within groups and labels."
+            "penalty must be 'demographic_parity' in a search without protect_groups=True, got "
+            "'equalized_odds': records are split within groups, not within groups and labels."
         )
     return last.groups if "group_sizes" in inspect.signature(last.plan).parameters else None
 

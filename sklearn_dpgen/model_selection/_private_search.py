@@ -647,6 +647,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         fixed = ["schema"] if self._is_relational else []
         if by_group:
             fixed += named_parameters(self.estimator, "groups")
+            fixed += named_parameters(self.estimator, "protect_groups")
         check_distributions(self.param_distributions, fixed)
         check_neighbours(self.estimator)
         check_groups_are_given(self.estimator, by_group)

@@ -49,6 +49,11 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         Weights of the pairs of groups in the penalty (:ref:`small_groups`). "size" is the product
         of the groups' shares of the records, so small groups hardly increase the noise. "equal" is
         the mean over pairs of [1]_, where the smallest group determines the noise.
+    protect_groups : bool, default=False
+        Whether the group of a record, and for equalized odds its label, is protected too, and with
+        it the sizes of the groups (:ref:`protected_groups`). ``groups`` must then be declared, and
+        the noise is larger: by up to a half for demographic parity of two groups with the default
+        clips.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
@@ -70,7 +75,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         Name of the column of X, a data frame, that identifies the person of a row
         (:ref:`budget_persons`). A person then counts as one record, and each step draws one row of
         each person in its batch. All rows of a person must have the same group, and for equalized
-        odds the same label. The column is not learned from. None protects single rows.
+        odds the same label, unless groups are protected. The column is not learned from. None
+        protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee against anybody who knows or guesses it.
@@ -111,12 +117,13 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         network and its predictions for other records.
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
         With ``penalty="equalized_odds"``: replace one record by another of the same group and with
-        the same label; sizes of the groups by label are public. Without sensitive features: replace
-        one record; the number of records is public. With ``unit``: a person with all their rows in
-        place of a record.
-    :Public: ``n_samples``; names of the columns; the set of labels; sizes of the
-        groups, or sizes of the groups by label; values of the sensitive features, where ``groups``
-        does not declare them. With ``unit``: numbers of persons, and not those of their rows.
+        the same label; sizes of the groups by label are public. With ``protect_groups``, or without
+        sensitive features: replace one record; the number of records is public. With ``unit``: a
+        person with all their rows in place of a record.
+    :Public: ``n_samples``; names of the columns; the set of labels; without ``protect_groups``
+        sizes of the groups, or sizes of the groups by label, and values of the sensitive features,
+        where ``groups`` does not declare them. With ``unit``: numbers of persons, and not those of
+        their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
         outputs to ``output_bound``. Features need no bound.
     :Noise: Gaussian on the summed gradients of secret batches, by
@@ -124,10 +131,12 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         batches, in floating point, from the operating system's entropy.
     :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
         composed numerically over all steps.
-    :Not covered: Which group a record is in, beyond the sizes of the groups; what was fitted on the
-        same records before, such as a scaler; other fits of the same records, which a ``ledger``
-        adds up; errors of a fit; a ``random_state`` that others know or guess.
-    :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
+    :Not covered: Without ``protect_groups`` which group a record is in, beyond the sizes of the
+        groups; what was fitted on the same records before, such as a scaler; other fits of the same
+        records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that others know or
+        guess.
+    :Proof: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`; of the
+        training :ref:`central-training`.
 
     Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
     fitted on the private records is an unpaid release.
@@ -173,6 +182,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         classes: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         group_weights: str = "size",
+        protect_groups: bool = False,
         epsilon: float = 1.0,
         delta: float | str = "auto",
         training: Training | None = None,
@@ -186,6 +196,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         self.classes = classes
         self.groups = groups
         self.group_weights = group_weights
+        self.protect_groups = protect_groups
         self.epsilon = epsilon
         self.delta = delta
         self.training = training
@@ -213,7 +224,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
             Number of features.
         group_sizes : array-like of int of shape (n_groups,) or (n_groups, n_classes), or None
             Numbers of records of each group, in the order of the groups; for equalized odds of each
-            group and label. None is a fit without groups and without penalty.
+            group and label. None is a fit without groups and without penalty, and with
+            ``protect_groups`` one with groups of any sizes.
         n_classes : int or None, default=None
             Number of labels. None takes that of ``classes``, or 2.
 
@@ -237,7 +249,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         if self.classes is not None:
             n_classes = len(check_classes(self.classes))
         n_classes = 2 if n_classes is None else check_count(n_classes, "n_classes")
-        odds = self.penalty == "equalized_odds" and group_sizes is not None
+        has_groups = self.protect_groups or group_sizes is not None
+        odds = self.penalty == "equalized_odds" and has_groups
         strata = self._strata_of_sizes(n_samples, group_sizes, n_classes if odds else None)
         return self._plan(strata, n_features, n_classes).report
 
@@ -247,14 +260,14 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         else:
             radius, center = np.sqrt(1 - 1 / n_classes), np.full(n_classes, 1 / n_classes)
             ball, n_logits = Ball(radius, center=center), n_classes
-        is_public = self.classes is None or strata.within_labels
+        has_public_labels = strata.within_labels and not strata.protects_cells
         return self._fair_plan(
             strata,
             n_features,
             groups,
             ball=self._ball(ball),
             layer_widths=[self._layer_widths(check_count(n_features, "n_features"), n_logits)],
-            public=("label_set",) if is_public else (),
+            public=("label_set",) if self.classes is None or has_public_labels else (),
         )
 
     def _read(self, X, y, *, seed, sensitive_features, sample_weight):

@@ -61,6 +61,10 @@ class DPSlicedWassersteinFairEncoder(
         records, and for "free" codes the product of the shares of a pair, so small groups hardly
         increase the noise. "equal" is the mean over groups, or over pairs as in [1]_, where the
         smallest group determines the noise.
+    protect_groups : bool, default=False
+        Whether the group of a record is protected too, and with it the sizes of the groups
+        (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: by up
+        to nine tenths with the default clips.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
@@ -82,8 +86,8 @@ class DPSlicedWassersteinFairEncoder(
     unit : str or None, default=None
         Name of the column of X, a data frame, that identifies the person of a row
         (:ref:`budget_persons`). A person then counts as one record, and each step draws one row of
-        each person in its batch. All rows of a person must have the same group. The column is not
-        learned from. None protects single rows.
+        each person in its batch. All rows of a person must have the same group, unless groups are
+        protected. The column is not learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee against anybody who knows or guesses it.
@@ -112,11 +116,11 @@ class DPSlicedWassersteinFairEncoder(
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
         encoder and the decoder.
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
-        Without sensitive features: replace one record; the number of records is public. With
-        ``unit``: a person with all their rows in place of a record.
-    :Public: ``n_samples``; names of the columns; sizes of the groups; values of the
-        sensitive features, where ``groups`` does not declare them. With ``unit``: numbers of
-        persons, and not those of their rows.
+        With ``protect_groups``, or without sensitive features: replace one record; the number of
+        records is public. With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; names of the columns; without ``protect_groups`` sizes of the groups,
+        and values of the sensitive features, where ``groups`` does not declare them. With ``unit``:
+        numbers of persons, and not those of their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
         outputs to ``output_bound``. Features need no bound.
     :Noise: Gaussian on the summed gradients of secret batches, by
@@ -125,11 +129,12 @@ class DPSlicedWassersteinFairEncoder(
     :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
         composed numerically over all steps.
     :Not covered: Codes of private records, which are private records still: a predictor that is
-        trained on them has to pay for itself; which group a record is in, beyond the sizes of the
-        groups; what was fitted on the same records before, such as a scaler; other fits of the same
-        records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that others know or
-        guess.
-    :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
+        trained on them has to pay for itself; without ``protect_groups`` which group a record is
+        in, beyond the sizes of the groups; what was fitted on the same records before, such as a
+        scaler; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`; of the
+        training :ref:`central-training`.
 
     Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
     fitted on the private records is an unpaid release.
@@ -176,6 +181,7 @@ class DPSlicedWassersteinFairEncoder(
         code_law: str = "uniform",
         groups: ArrayLike | None = None,
         group_weights: str = "size",
+        protect_groups: bool = False,
         epsilon: float = 1.0,
         delta: float | str = "auto",
         training: Training | None = None,
@@ -189,6 +195,7 @@ class DPSlicedWassersteinFairEncoder(
         self.code_law = code_law
         self.groups = groups
         self.group_weights = group_weights
+        self.protect_groups = protect_groups
         self.epsilon = epsilon
         self.delta = delta
         self.training = training
@@ -211,7 +218,7 @@ class DPSlicedWassersteinFairEncoder(
             Number of features.
         group_sizes : array-like of int of shape (n_groups,), or None, default=None
             Numbers of records of each group, in the order of the groups. None is a fit without
-            groups and without penalty.
+            groups and without penalty, and with ``protect_groups`` one with groups of any sizes.
 
         Returns
         -------

@@ -30,6 +30,7 @@ from sklearn_dpgen.sliced._strata import (
     StratifiedRecords,
     count_cells,
     make_strata,
+    protected_strata,
 )
 from sklearn_dpgen.utils._groups import check_groups, check_sensitive_features
 from sklearn_dpgen.utils._random import split_random_state
@@ -162,23 +163,49 @@ class FairEstimator(SlicedEstimator):
         "alpha": [Interval(Real, 0, 1, closed="both")],
         "groups": ["array-like", None],
         "group_weights": [StrOptions(set(GROUP_WEIGHTS))],
+        "protect_groups": ["boolean"],
     }
     # Bounds on private arguments of a fit other than the records.
     _weight_bounds: tuple[Bound, ...] = ()
 
-    def _divide(self, sensitive_features, n_rows, persons, *, labels=None, n_labels=1):
-        """Return the strata and the assignment of the records to them, and store ``groups_``."""
+    def _check_protection(self):
+        """Refuse parameters with which the guarantee would depend on protected groups."""
+        if not self.protect_groups:
+            return
+        if self.groups is None:
+            raise PublicValueError(
+                "groups must be declared with protect_groups=True, as the set of groups that occur "
+                "is private."
+            )
+        if self.group_weights == "equal":
+            raise PublicValueError(
+                "group_weights must be 'size' with protect_groups=True, got 'equal': the smallest "
+                "group would determine the noise, and its size is private."
+            )
+
+    def _divide(self, sensitive_features, n_rows, persons, *, labels=None, n_labels=None):
+        """Return the strata, the assignment of the records to them, and private cells of rows.
+
+        Also store ``groups_``. Cells are None unless groups are protected.
+        """
+        self._check_protection()
         if sensitive_features is None:
             self.groups_ = None
             stratified = StratifiedRecords.from_samples([n_rows], [persons])
-            return Strata(stratified.sizes), stratified
+            return Strata(stratified.sizes), stratified, None
         codes, self.groups_ = check_sensitive_features(sensitive_features, n_rows, self.groups)
+        if self.protect_groups:
+            # Rows of a person may differ: a batch has one of them.
+            stratified = StratifiedRecords.from_samples([n_rows], [persons])
+            n_groups = len(self.groups_)
+            cells = codes if labels is None else codes + n_groups * labels
+            return protected_strata(stratified.sizes[0], n_groups, n_labels), stratified, cells
         if persons is not None:
             codes = persons.shared(codes, "group of sensitive_features")
             labels = labels if labels is None else persons.shared(labels, "label")
         sizes = count_cells(codes, len(self.groups_), labels, n_labels)
         strata = make_strata(sizes, declared=self.groups is not None)
-        return strata, StratifiedRecords.from_cells(strata.cells, codes, labels, persons)
+        return strata, StratifiedRecords.from_cells(strata.cells, codes, labels, persons), None
 
     def _stratified(
         self, X, targets, persons, sensitive_features, *, sample_weight=None, bound=(), **within
@@ -198,16 +225,24 @@ class FairEstimator(SlicedEstimator):
         **within
             ``labels`` and ``n_labels``, if groups are compared within each label.
         """
-        strata, stratified = self._divide(sensitive_features, len(X), persons, **within)
+        strata, stratified, cells = self._divide(sensitive_features, len(X), persons, **within)
         weights = np.ones(len(X))
         if sample_weight is not None:
             weights = check_weights(sample_weight, len(X)).clip(0, 1)
-        records = Records(stratified, (X, targets, weights), bound)
+        arrays = (X, targets, weights) if cells is None else (X, targets, weights, cells)
+        records = Records(stratified, arrays, bound)
         return records, {"strata": strata, "n_features": X.shape[1], "groups": self.groups_}
 
     def _strata_of_sizes(self, n_samples, group_sizes, n_labels=None):
         """Return the strata for given public sizes."""
         n_samples = check_count(n_samples, "n_samples")
+        self._check_protection()
+        if self.protect_groups:
+            if group_sizes is not None:
+                raise PublicValueError(
+                    "group_sizes must be None with protect_groups=True, as they are private."
+                )
+            return protected_strata(n_samples, len(check_groups(self.groups)), n_labels)
         if group_sizes is None:
             return Strata((n_samples,))
         sizes = np.asarray(group_sizes)
@@ -297,7 +332,7 @@ class FairEstimator(SlicedEstimator):
         raise NotImplementedError(f"{type(self).__name__} has no method _residuals.")
 
     def _gradients(self, descent, module, tensors, seed):
-        X, targets, weights = tensors
+        X, targets, weights, *cells = tensors
         direction_seed, reference_seed = split_random_state(seed, 2)
         objective = descent.objective
         if objective.reference is not None:
@@ -310,7 +345,7 @@ class FairEstimator(SlicedEstimator):
             stops = list(accumulate(map(len, rows)))
             rows = torch.from_numpy(np.concatenate(rows)).to(X.device)
             return fair_gradient(
-                objective,
+                objective.of_batch(cells[0][rows]) if cells else objective,
                 task,
                 compared,
                 lambda outputs: self._residuals(module, outputs, targets[rows]),
@@ -331,7 +366,7 @@ class FairEstimator(SlicedEstimator):
             bounds.append(Bound(_JACOBIAN_BOUNDS[objective.clipping], objective.jacobian_clip))
             bounds.append(Bound("output_radius", objective.ball.radius))
         fields = {"norm": "l2", "bounds": tuple(bounds), "caveats": CAVEATS}
-        if objective.strata.cells:
+        if objective.strata.cells and not objective.strata.protects_cells:
             within = objective.strata.within_labels
             if self.groups is None:
                 public.append("group_set")

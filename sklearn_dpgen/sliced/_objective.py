@@ -2,13 +2,13 @@
 
 Statements and proofs of the sensitivities are in doc/sensitivity.rst. Neighbours differ in one
 replaced record of one sample; the sizes of both samples, the clipping bounds and the directions are
-public.
+public. Where groups are protected, a record may be replaced by one of another group.
 """
 
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch.nn import functional
@@ -18,6 +18,7 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.nn import linearize
 from sklearn_dpgen.nn._jacobian import clip_weights
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
+from sklearn_dpgen.ot._sliced import wasserstein2_gradient
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._torch import as_tensor
 from sklearn_dpgen.utils._validation import check_count, check_positive, check_rate
@@ -125,38 +126,61 @@ def parity_penalty_sensitivity(
     spread: float = 1.0,
     n_labels: int = 1,
     p: int = 2,
+    protect_groups: bool = False,
 ) -> float:
     """Return the l2 sensitivity of the clipped gradient of a parity penalty.
 
     The penalty is the squared distance between the output distributions of two groups, averaged
-    over all pairs of groups; for equalized odds also over the labels.
+    over all pairs of groups; for equalized odds also over the labels. With ``protect_groups`` the
+    pairs are weighted by the sizes of the groups in the batch.
 
     Parameters
     ----------
     batch_size : int
-        Number of records in the batch from the replaced record's group, or group and label.
+        Number k of records in the batch: those from the replaced record's group, or group and
+        label; with ``protect_groups`` all.
     n_groups : int
         Number G of groups, at least 2.
     radius, clip, spread, p
-        As in :func:`transport_gradient_sensitivity`.
+        As in :func:`transport_gradient_sensitivity`. With ``protect_groups`` the bound is that of
+        one direction, whatever the spread.
     n_labels : int
         Number of labels of equalized odds; 1 for demographic parity.
+    protect_groups : bool, default=False
+        Whether the replaced record may change its group, and for equalized odds its label.
 
     Returns
     -------
     float
         2/(G n_labels) times the sensitivity of one distance with equal clips, because a record is
-        in G − 1 of the G(G − 1)/2 pairs, and in the pairs of one label.
+        in G − 1 of the G(G − 1)/2 pairs, and in the pairs of one label. With ``protect_groups``
+        2G/(G − 1) (k − 1)/k times the sensitivity of one distance, and twice this for more than two
+        groups or more than one label.
 
     Raises
     ------
     PublicValueError
         If ``n_groups`` is less than 2, or ``p`` is not 2.
+
+    Notes
+    -----
+    Proofs: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`. The first
+    bound is attained; with ``protect_groups`` that of two groups is, and for odd k the others up to
+    a factor (k − 2)/(k − 1) for more groups, and k/(k + 1) for two groups with labels.
     """
     n_groups = check_count(n_groups, "n_groups")
     if n_groups < 2:
         raise PublicValueError("n_groups must be at least 2, got 1.")
-    share = 2 / (n_groups * check_count(n_labels, "n_labels"))
+    n_labels = check_count(n_labels, "n_labels")
+    if protect_groups:
+        # Between two groups, each of the two costs the size of the other, together k - 1.
+        times = 1 if (n_groups, n_labels) == (2, 1) else 2
+        share = times * 2 * n_groups / (n_groups - 1)
+        share *= 1 - 1 / check_count(batch_size, "batch_size")
+        check_rate(spread, "spread")
+        spread = 1.0
+    else:
+        share = 2 / (n_groups * n_labels)
     return share * transport_gradient_sensitivity(
         batch_size, radius=radius, clip=clip, other_clip=clip, spread=spread, p=p
     )
@@ -217,6 +241,8 @@ class FairObjective:
     n_labelled : int, optional
         Number of strata, from the first, whose records have a task loss, such as the source of two
         domains. None is all.
+    codes : tensor of int of shape (n,), optional
+        Private cells of the records of a batch, if ``strata`` protects them: see :meth:`of_batch`.
     """
 
     alpha: float
@@ -229,6 +255,7 @@ class FairObjective:
     clipping: str = "spectral"
     reference: Callable | None = field(default=None, repr=False)
     n_labelled: int | None = None
+    codes: torch.Tensor | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
         for name in ("alpha", "task_clip", "jacobian_clip"):
@@ -246,6 +273,9 @@ class FairObjective:
         ]
         if not self.strata.pairs:
             return tasks
+        if self.strata.protects_cells:
+            penalty = self._protected_sensitivity(*batch_sizes)
+            return [max(tasks[0] + self.alpha * penalty, sys.float_info.min)]
         # A record in no pair has sensitivity 0 if alpha = 1; a mechanism needs a positive one.
         return [
             max(task + self.alpha * weight * self._distance_sensitivity(size), sys.float_info.min)
@@ -283,6 +313,9 @@ class FairObjective:
 
     def _distance_weights(self):
         """Return the total weight of the distances of each stratum."""
+        if self.strata.protects_cells:
+            # The largest for any division of the records: that into equal groups.
+            return [2.0 if self.reference is None else 1.0]
         if self.reference is not None:
             return self.strata.group_weights(self.group_weights)
         weights = [0.0] * len(self.strata.sizes)
@@ -300,6 +333,27 @@ class FairObjective:
             other_clip=self.jacobian_clip if self.reference is None else 0.0,
             spread=projection_spread(self.n_directions, self.ball.n_features),
         )
+
+    def _protected_sensitivity(self, batch_size):
+        """Return the sensitivity of the penalty to a record whose cell is private."""
+        if self.reference is not None:
+            # A record that leaves a group and one that enters another, each up to 8 M L / n.
+            return 2 * transport_gradient_sensitivity(
+                batch_size, radius=self.ball.radius, clip=self.jacobian_clip, other_clip=0.0
+            )
+        groups, labels = zip(*self.strata.cells, strict=True)
+        return parity_penalty_sensitivity(
+            batch_size,
+            len(set(groups)),
+            radius=self.ball.radius,
+            clip=self.jacobian_clip,
+            n_labels=len(set(labels)),
+            protect_groups=True,
+        )
+
+    def of_batch(self, codes):
+        """Return the objective of a batch whose records have these private cells."""
+        return replace(self, codes=codes)
 
     def penalty_weights(self, gram, outputs, batch, directions):
         """Return the cotangents of the penalty, for clipped outputs and clipped Jacobians.
@@ -323,6 +377,8 @@ class FairObjective:
 
     def _output_gradient(self, U, batch, directions):
         """Return the gradient of the weighted squared distances with respect to the outputs."""
+        if self.codes is not None:
+            return self._divided_gradient(U, self.codes, directions)
         W = torch.zeros_like(U)
         if self.reference is not None:
             weights = self.strata.group_weights(self.group_weights)
@@ -337,6 +393,30 @@ class FairObjective:
             W[one] += weight * d_one
             W[other] += weight * d_other
         return W
+
+    def _divided_gradient(self, U, codes, directions):
+        """Return the same for a batch that is divided by private codes."""
+        # All records are projected together, in the order in which they were drawn, so that the
+        # computed values of one record do not depend on the cell of another.
+        lines = directions @ U.t()
+        slopes = torch.zeros_like(lines)
+        cells = [(codes == cell).nonzero()[:, 0] for cell in range(len(self.strata.cells))]
+        strata = self.strata.of_batch(map(len, cells))
+        if self.reference is not None:
+            # As many points as the batch has records, since the size of a group is private.
+            points = as_tensor(self.reference(len(U)), device=U.device, dtype=U.dtype)
+            targets = directions @ points.t()
+            for rows, share in zip(cells, strata.shares, strict=True):
+                if len(rows):
+                    slopes[:, rows] = share * wasserstein2_gradient(lines[:, rows], targets)[0]
+        else:
+            for pair, weight in zip(strata.pairs, strata.pair_weights("size"), strict=True):
+                if weight > 0:
+                    sides = [cells[position] for position in pair]
+                    parts = wasserstein2_gradient(*(lines[:, rows] for rows in sides))
+                    for rows, part in zip(sides, parts, strict=True):
+                        slopes[:, rows] += weight * part
+        return slopes.t() @ directions / len(directions)
 
 
 def fair_gradient(objective, model, compared, residuals, X, batch, directions, weights=None):

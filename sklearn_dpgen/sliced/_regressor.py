@@ -53,6 +53,10 @@ class DPSlicedWassersteinFairRegressor(
         Weights of the pairs of groups in the penalty (:ref:`small_groups`). "size" is the product
         of the groups' shares of the records, so small groups hardly increase the noise. "equal" is
         the mean over pairs of [1]_, where the smallest group determines the noise.
+    protect_groups : bool, default=False
+        Whether the group of a record is protected too, and with it the sizes of the groups
+        (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: by up
+        to two thirds for two groups with the default clips.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
@@ -72,8 +76,8 @@ class DPSlicedWassersteinFairRegressor(
     unit : str or None, default=None
         Name of the column of X, a data frame, that identifies the person of a row
         (:ref:`budget_persons`). A person then counts as one record, and each step draws one row of
-        each person in its batch. All rows of a person must have the same group. The column is not
-        learned from. None protects single rows.
+        each person in its batch. All rows of a person must have the same group, unless groups are
+        protected. The column is not learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee against anybody who knows or guesses it.
@@ -114,11 +118,11 @@ class DPSlicedWassersteinFairRegressor(
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
         network and its predictions for other records.
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
-        Without sensitive features: replace one record; the number of records is public. With
-        ``unit``: a person with all their rows in place of a record.
-    :Public: ``n_samples``; names of the columns; ``y_domain``; sizes of the groups;
-        values of the sensitive features, where ``groups`` does not declare them. With ``unit``:
-        numbers of persons, and not those of their rows.
+        With ``protect_groups``, or without sensitive features: replace one record; the number of
+        records is public. With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; names of the columns; ``y_domain``; without ``protect_groups``
+        sizes of the groups, and values of the sensitive features, where ``groups`` does not declare
+        them. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
         outputs to ``output_bound``. Features need no bound. Targets are projected on ``y_domain``.
     :Noise: Gaussian on the summed gradients of secret batches, by
@@ -126,10 +130,12 @@ class DPSlicedWassersteinFairRegressor(
         batches, in floating point, from the operating system's entropy.
     :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
         composed numerically over all steps.
-    :Not covered: Which group a record is in, beyond the sizes of the groups; what was fitted on the
-        same records before, such as a scaler; other fits of the same records, which a ``ledger``
-        adds up; errors of a fit; a ``random_state`` that others know or guess.
-    :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
+    :Not covered: Without ``protect_groups`` which group a record is in, beyond the sizes of the
+        groups; what was fitted on the same records before, such as a scaler; other fits of the same
+        records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that others know or
+        guess.
+    :Proof: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`; of the
+        training :ref:`central-training`.
 
     Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
     fitted on the private records is an unpaid release.
@@ -177,6 +183,7 @@ class DPSlicedWassersteinFairRegressor(
         penalty: str = "demographic_parity",
         groups: ArrayLike | None = None,
         group_weights: str = "size",
+        protect_groups: bool = False,
         epsilon: float = 1.0,
         delta: float | str = "auto",
         training: Training | None = None,
@@ -190,6 +197,7 @@ class DPSlicedWassersteinFairRegressor(
         self.penalty = penalty
         self.groups = groups
         self.group_weights = group_weights
+        self.protect_groups = protect_groups
         self.epsilon = epsilon
         self.delta = delta
         self.training = training
@@ -217,7 +225,7 @@ class DPSlicedWassersteinFairRegressor(
             Number of features.
         group_sizes : array-like of int of shape (n_groups,), or None, default=None
             Numbers of records of each group, in the order of the groups. None is a fit without
-            groups and without penalty.
+            groups and without penalty, and with ``protect_groups`` one with groups of any sizes.
         n_outputs : int, default=1
             Number of targets.
 

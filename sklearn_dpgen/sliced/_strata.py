@@ -16,6 +16,7 @@ __all__ = [
     "Strata",
     "count_cells",
     "make_strata",
+    "protected_strata",
 ]
 
 PENALTIES = ("demographic_parity", "equalized_odds")
@@ -35,11 +36,15 @@ class Strata:
     cells : tuple of (int, int or None)
         Group code and label code of each stratum; the label is None for demographic parity. Empty
         without groups.
+    protects_cells : bool, default=False
+        Whether the cell of a record is private. There is then one stratum, of all records, and
+        ``pairs`` are pairs of ``cells``, into which every batch is divided.
     """
 
     sizes: tuple[int, ...]
     pairs: tuple[tuple[int, int], ...] = ()
     cells: tuple[tuple[int, int | None], ...] = ()
+    protects_cells: bool = False
 
     @property
     def within_labels(self):
@@ -83,8 +88,13 @@ class Strata:
             label = self.cells[first][1]
             factor = 2 * n_groups[label] / (n_groups[label] - 1)
             product = self.sizes[first] * self.sizes[second]
-            weights.append(factor * product / (total * label_sizes[label]))
+            # A label that is absent from a batch has no records, and its pairs no weight.
+            weights.append(factor * product / (total * max(1, label_sizes[label])))
         return weights
+
+    def of_batch(self, counts):
+        """Return the cells as strata of a batch, with private counts that may be zero."""
+        return Strata(tuple(counts), self.pairs, self.cells)
 
     def batch_sizes(self, fraction):
         """Return the batch size of each stratum, at least one."""
@@ -228,10 +238,36 @@ def make_strata(sizes, *, declared=False):
         for group in range(len(table))
         if table[group, label]
     ]
-    pairs = (
+    counts = tuple(int(table[group, label or 0]) for group, label in cells)
+    return Strata(counts, _pairs(cells), tuple(cells))
+
+
+def protected_strata(n_samples, n_groups, n_labels=None):
+    """Return the one stratum of records whose groups, or groups and labels, are private.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of records, or of persons.
+    n_groups : int
+        Number of declared groups.
+    n_labels : int, optional
+        Number of labels, if groups are compared within each label (equalized odds).
+
+    Returns
+    -------
+    Strata
+        Its cells are in the order of ``group + n_groups * label``.
+    """
+    labels = [None] if n_labels is None else range(n_labels)
+    cells = tuple((group, label) for label in labels for group in range(n_groups))
+    return Strata((n_samples,), _pairs(cells), cells, protects_cells=True)
+
+
+def _pairs(cells):
+    """Return the pairs of cells with the same label."""
+    return tuple(
         (first, second)
         for first, second in combinations(range(len(cells)), 2)
         if cells[first][1] == cells[second][1]
     )
-    counts = tuple(int(table[group, label or 0]) for group, label in cells)
-    return Strata(counts, tuple(pairs), tuple(cells))

@@ -179,6 +179,22 @@ def test_estimators_that_protect_groups_split_without_them():
         search.plan(len(X), X.shape[1], group_sizes=SIZES)
 
 
+@pytest.mark.parametrize("penalty", ["demographic_parity", "equalized_odds"])
+def test_a_penalty_that_protects_groups_is_searched_without_their_sizes(seen, five, penalty):
+    moved, parts = SIDE.copy(), []
+    moved[7] = 1 - moved[7]
+    search = PrivateSearchCV(watched(protect_groups=True, penalty=penalty), ALPHAS, random_state=0)
+    for side in (SIDE, moved):
+        search.fit(X, Y, sensitive_features=side)
+        assert search.privacy_.composable() == search.plan(len(X), X.shape[1]).composable()
+        assert not search.privacy_.shared
+        assert "group_sizes" not in search.privacy_.public
+        parts.append(len(seen[-1][-1]))
+    assert parts == [80, 80]
+    with pytest.raises(ValueError, match="protects the sizes of the groups"):
+        search.plan(len(X), X.shape[1], group_sizes=SIZES)
+
+
 def test_public_rows_are_scored_with_their_groups():
     public = make_biased_labels(200, random_state=1)
     grid = {"min_ratio": [0.2, 1.0]}
@@ -228,6 +244,7 @@ def test_the_penalty_of_a_candidate_is_that_of_its_groups(five):
         (mapped(), {"min_ratio": [1.0]}, None, "a run without them would have no penalty"),
         (watched(groups=None), ALPHAS, SIDE, "groups of Watched must be declared"),
         (watched(), {"groups": [[0, 1]]}, SIDE, "by which records are split"),
+        (watched(), {"protect_groups": [True, False]}, SIDE, "by which records are split"),
         (watched(penalty="equalized_odds"), ALPHAS, SIDE, "split within groups, not within"),
         (watched(), {"penalty": ["equalized_odds"]}, SIDE, "group_sizes must hold"),
         (watched(), ALPHAS, SIDE[1:], "sensitive_features must have one row for each row of X"),

@@ -278,6 +278,7 @@ def test_equalized_odds_is_for_the_classifier(tiny, table):
 
 _BAD = {
     "alpha": [-0.1, 1.1, np.nan, "a"],
+    "protect_groups": [2, "yes", None],
     "epsilon": [0, -1.0, np.nan],
     "delta": [0.0, 1.0, "small"],
     "training": [3, {"max_iter": 3}],
