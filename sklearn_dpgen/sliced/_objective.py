@@ -132,7 +132,7 @@ def parity_penalty_sensitivity(
 
     The penalty is the squared distance between the output distributions of two groups, averaged
     over all pairs of groups; for equalized odds also over the labels. With ``protect_groups`` the
-    pairs are weighted by the sizes of the groups in the batch.
+    pairs are weighted by the sizes of the groups in the batch (:ref:`protected_sensitivity`).
 
     Parameters
     ----------
@@ -153,9 +153,8 @@ def parity_penalty_sensitivity(
     -------
     float
         2/(G n_labels) times the sensitivity of one distance with equal clips, because a record is
-        in G − 1 of the G(G − 1)/2 pairs, and in the pairs of one label. With ``protect_groups``
-        2G/(G − 1) (k − 1)/k times the sensitivity of one distance, and twice this for more than two
-        groups or more than one label.
+        in G − 1 of the G(G − 1)/2 pairs, and in the pairs of one label. With ``protect_groups`` 4
+        times the sensitivity of one distance, and for two groups without labels (k − 1)/k of that.
 
     Raises
     ------
@@ -164,19 +163,18 @@ def parity_penalty_sensitivity(
 
     Notes
     -----
-    Proofs: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`. The first
-    bound is attained; with ``protect_groups`` that of two groups is, and for odd k the others up to
-    a factor (k − 2)/(k − 1) for more groups, and k/(k + 1) for two groups with labels.
+    Proofs: :ref:`sensitivity`. The bounds are attained; with ``protect_groups`` and more than two
+    groups up to a factor 1 − 1/(2m), for groups of m records.
     """
     n_groups = check_count(n_groups, "n_groups")
     if n_groups < 2:
         raise PublicValueError("n_groups must be at least 2, got 1.")
     n_labels = check_count(n_labels, "n_labels")
+    batch_size = check_count(batch_size, "batch_size")
     if protect_groups:
-        # Between two groups, each of the two costs the size of the other, together k - 1.
-        times = 1 if (n_groups, n_labels) == (2, 1) else 2
-        share = times * 2 * n_groups / (n_groups - 1)
-        share *= 1 - 1 / check_count(batch_size, "batch_size")
+        # A record that leaves a group, and one that enters another, each half of it. Of two groups
+        # each costs the share of the other among the k - 1 other records.
+        share = 4 * (1 - 1 / batch_size) if (n_groups, n_labels) == (2, 1) else 4.0
         check_rate(spread, "spread")
         spread = 1.0
     else:
@@ -410,7 +408,7 @@ class FairObjective:
                 if len(rows):
                     slopes[:, rows] = share * wasserstein2_gradient(lines[:, rows], targets)[0]
         else:
-            for pair, weight in zip(strata.pairs, strata.pair_weights("size"), strict=True):
+            for pair, weight in zip(strata.pairs, strata.protected_weights(), strict=True):
                 if weight > 0:
                     sides = [cells[position] for position in pair]
                     parts = wasserstein2_gradient(*(lines[:, rows] for rows in sides))

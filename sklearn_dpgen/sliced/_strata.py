@@ -88,13 +88,29 @@ class Strata:
             label = self.cells[first][1]
             factor = 2 * n_groups[label] / (n_groups[label] - 1)
             product = self.sizes[first] * self.sizes[second]
-            # A label that is absent from a batch has no records, and its pairs no weight.
-            weights.append(factor * product / (total * max(1, label_sizes[label])))
+            weights.append(factor * product / (total * label_sizes[label]))
         return weights
 
     def of_batch(self, counts):
         """Return the cells as strata of a batch, with private counts that may be zero."""
         return Strata(tuple(counts), self.pairs, self.cells)
+
+    def protected_weights(self):
+        """Return the weight of each pair in the penalty on a batch with private counts.
+
+        Returns
+        -------
+        list of float
+            For two strata the weight by size, 4 p_a p_b. For more, of G groups, 2 / (G - 1) times
+            the smaller of the shares p_a and p_b, because with products of shares the sensitivity
+            would be larger, and with sizes of labels larger still. For strata of equal size all are
+            equal.
+        """
+        if len(self.cells) == 2:
+            return self.pair_weights("size")
+        n_groups, total = len({group for group, _ in self.cells}), sum(self.sizes)
+        smaller = (min(self.sizes[one], self.sizes[other]) for one, other in self.pairs)
+        return [2 * size / ((n_groups - 1) * total) for size in smaller]
 
     def batch_sizes(self, fraction):
         """Return the batch size of each stratum, at least one."""
