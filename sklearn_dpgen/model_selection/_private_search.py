@@ -335,17 +335,18 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     callbacks and progress bars of candidates are suppressed, as they would reveal other runs.
 
     *Groups.* Where the guarantee of ``estimator`` makes the sizes of the groups public, as that of
-    :class:`~sklearn_dpgen.sliced.DPSlicedWassersteinFairClassifier` does, a record is replaced by
-    another of the same group, and the guarantee of the search is for these neighbours too. Records
-    are then split within each group, ceil(``validation_fraction`` n_a) of the n_a of a group being
-    scored. The drawn positions follow from the groups of all positions, which neighbours share; so
-    do the sizes of the groups in both parts, from which candidates are planned. Given the parts,
-    the argument above holds. Estimators that protect the group of a record, as
-    :class:`~sklearn_dpgen.predictors.BarycenterClassifier` does, get a split that does not depend
-    on groups, and the group is a value of a record like any other: a replaced record may change it,
-    in one part alone. Groups are declared, because the set of those that occur in a part would
-    depend on the records. A search without the groups that a candidate compares is refused: its
-    fits would have no penalty.
+    :class:`~sklearn_dpgen.sliced.DPSlicedWassersteinFairClassifier` does without
+    ``protect_groups``, a record is replaced by another of the same group, and the guarantee of the
+    search is for these neighbours too. Records are then split within each group,
+    ceil(``validation_fraction`` n_a) of the n_a of a group being scored. The drawn positions follow
+    from the groups of all positions, which neighbours share; so do the sizes of the groups in both
+    parts, from which candidates are planned. Given the parts, the argument above holds. Estimators
+    that protect the group of a record, as with ``protect_groups`` or as
+    :class:`~sklearn_dpgen.predictors.BarycenterClassifier`, get a split that does not depend on
+    groups, and the group is a value of a record like any other: a replaced record may change it, in
+    one part alone. Groups are declared, because the set of those that occur in a part would depend
+    on the records. A search without the groups that a candidate compares is refused: its fits would
+    have no penalty.
 
     *Difference of groups.* With ``gap_weight`` λ, the score is U − λ G, where U is the mean of the
     values of all n scored records, and G = max_a r_a − min_a r_a over the groups with scored
