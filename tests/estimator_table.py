@@ -254,13 +254,14 @@ def _settings(estimator, sizes):
     elif "label_proportions" in names:
         for more in ({}, shares):
             yield {"classes": [0, 1]} | more, sizes
-    if "group_sizes" in wanted and "groups" in names:
+    protects_groups = getattr(estimator, "protect_groups", False)
+    if "group_sizes" in wanted and "groups" in names and not protects_groups:
         yield {"groups": None}, sizes
         yield {}, {name: value for name, value in sizes.items() if name != "group_sizes"}
     if "protect_groups" in names:
         without_sizes = {name: value for name, value in sizes.items() if name != "group_sizes"}
         yield {"protect_groups": True}, without_sizes
-    if "group_sizes" in wanted and "n_classes" in wanted:
+    if "group_sizes" in wanted and "n_classes" in wanted and not protects_groups:
         cells = [[size // 2, size - size // 2] for size in SIZES]
         yield {"penalty": "equalized_odds"}, sizes | {"group_sizes": cells, "n_classes": 2}
     if "n_latents" in wanted:

@@ -217,6 +217,11 @@ CASES = {
         DPSlicedWassersteinFairRegressor(y_domain=(0, 1), **FAIR), _fair_numbers, _groups
     ),
     "fair encoder": Case(DPSlicedWassersteinFairEncoder(**FAIR), _fair_codes, _groups),
+    "protected groups": Case(
+        DPSlicedWassersteinFairClassifier(classes=[0, 1], protect_groups=True, **FAIR),
+        _fair,
+        _width,
+    ),
     "sliced adapter": Case(
         DPSlicedWassersteinAdapter(source_iter=2, feature_dim=2, **TRAINED),
         _adapted,

@@ -61,6 +61,7 @@ NAMES = [
 ]
 # Those that draw secret batches; the others read every record in every release.
 BATCHED = {
+    "protected groups",
     *("sliced generator", "fair classifier", "fair regressor", "fair encoder", "sliced adapter"),
     *("smoothed generator", "smoothed adapter"),
     *("smoothed projections", "smoothed projections on one direction"),
