@@ -59,9 +59,12 @@ def classification(penalty, **options):
         penalty=penalty,
         training=Training(hidden_layer_sizes=(), max_iter=500, learning_rate=0.05, **PRINTED),
         gradient=ClippedGradient(
-            jacobian_clipping="componentwise", task_clip=5.0, output_bound=1.0, jacobian_clip=1.0
+            jacobian_clipping="componentwise",
+            group_weights="equal",
+            task_clip=5.0,
+            output_bound=1.0,
+            jacobian_clip=1.0,
         ),
-        group_weights="equal",
     ).set_params(**options)
 
 
@@ -72,9 +75,11 @@ def regression(**options):
         y_domain=Box(-0.5, 0.5, n_features=2),
         training=Training(hidden_layer_sizes=(64,), max_iter=1000, learning_rate=0.025, **PRINTED),
         gradient=ClippedGradient(
-            jacobian_clipping="componentwise", task_clip=20.0, jacobian_clip=2.0
+            jacobian_clipping="componentwise",
+            group_weights="equal",
+            task_clip=20.0,
+            jacobian_clip=2.0,
         ),
-        group_weights="equal",
     ).set_params(**options)
 
 
@@ -85,11 +90,11 @@ def representation(**options):
         training=Training(hidden_layer_sizes=(62,), max_iter=500, learning_rate=0.01, **PRINTED),
         gradient=ClippedGradient(
             jacobian_clipping="componentwise",
+            group_weights="equal",
             task_clip=10.0,
             output_bound=2.0,
             jacobian_clip=np.sqrt(2),
         ),
-        group_weights="equal",
     ).set_params(**options)
 
 

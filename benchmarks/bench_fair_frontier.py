@@ -35,7 +35,7 @@ from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
-from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
+from sklearn_dpgen.sliced import ClippedGradient, DPSlicedWassersteinFairClassifier
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 
 IMAGES = Path(__file__).parents[1] / "doc" / "images"
@@ -59,7 +59,7 @@ def gradients(data, epsilon, seed, group_weights="size"):
             alpha,
             epsilon=epsilon,
             training=Training(hidden_layer_sizes=(), learning_rate=0.05),
-            group_weights=group_weights,
+            gradient=ClippedGradient(group_weights=group_weights),
             classes=[0, 1],
             delta=data.task.delta,
             random_state=seed,

@@ -84,7 +84,7 @@ def adult(seeds):
                 model = DPSlicedWassersteinFairClassifier(
                     alpha,
                     epsilon=epsilon,
-                    group_weights="equal",
+                    gradient=ClippedGradient(group_weights="equal"),
                     training=Training(hidden_layer_sizes=(), learning_rate=0.05),
                     classes=[0, 1],
                     random_state=seed,
@@ -128,9 +128,8 @@ def rand_health(seeds):
                 alpha,
                 epsilon=epsilon,
                 y_domain=Box(0, 24),
-                group_weights="equal",
                 training=Training(hidden_layer_sizes=(), learning_rate=0.02),
-                gradient=ClippedGradient(jacobian_clip=0.1),
+                gradient=ClippedGradient(jacobian_clip=0.1, group_weights="equal"),
                 random_state=seed,
             ).fit(X_fit, y_fit, sensitive_features=a_fit)
             predicted = model.predict(X_test)

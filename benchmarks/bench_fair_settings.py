@@ -83,7 +83,14 @@ def small():
     options = {"training__max_iter": 150, "training__learning_rate": 0.1}
     return [
         {"small group": n_small}
-        | fitted(uniform(6000, 0, n_small), test, 0.5, seed=seed, group_weights=weights, **options)
+        | fitted(
+            uniform(6000, 0, n_small),
+            test,
+            0.5,
+            seed=seed,
+            gradient__group_weights=weights,
+            **options,
+        )
         for n_small in (2000, 10)
         for weights in ("size", "equal")
         for seed in range(5)
@@ -93,7 +100,7 @@ def small():
 def race():
     parts = adult("race", 0)
     return [
-        fitted(*parts, alpha, group_weights=weights)
+        fitted(*parts, alpha, gradient__group_weights=weights)
         for alpha in (0.5, 0.75)
         for weights in ("size", "equal")
     ]

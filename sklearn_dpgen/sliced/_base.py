@@ -18,7 +18,7 @@ from sklearn_dpgen.nn._generators import ACTIVATIONS
 from sklearn_dpgen.nn._training import descend
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.sliced._strata import StratifiedRecords
+from sklearn_dpgen.sliced._strata import GROUP_WEIGHTS, StratifiedRecords
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
     as_array,
@@ -70,7 +70,7 @@ _GRADIENT = {"n_projections": 50, "batch_fraction": 0.2}
 
 @saved
 class ClippedGradient(Settings):
-    """Clipping bounds, batch fraction and number of projections of private gradients.
+    """Clips, batches, projections and group weights of private gradients.
 
     Pass it as the parameter ``gradient`` of an estimator. A setting that is None takes the default
     of that estimator, and a setting that the estimator does not have raises an error. How to choose
@@ -97,6 +97,11 @@ class ClippedGradient(Settings):
     released_clip : float or None, default=None
         l2 norm to which the noisy gradient of a step is clipped after its release (appendix C of
         [1]_). It costs no privacy.
+    group_weights : {"size", "equal"} or None, default=None
+        Weights of the groups in the penalty of fair estimators (:ref:`small_groups`). "size" is the
+        product of the shares of a pair of groups, and the share of a group whose codes are compared
+        with a public distribution, so small groups hardly increase the noise. "equal" is the mean
+        over pairs of [1]_, or over groups, where the smallest group determines the noise.
 
     References
     ----------
@@ -121,6 +126,7 @@ class ClippedGradient(Settings):
         "n_projections": [Interval(Integral, 1, None, closed="left"), None],
         "batch_fraction": [Interval(Real, 0, 1, closed="right"), None],
         "released_clip": [Interval(Real, 0, None, closed="neither"), None],
+        "group_weights": [StrOptions(set(GROUP_WEIGHTS)), None],
     }
 
     def __init__(
@@ -133,6 +139,7 @@ class ClippedGradient(Settings):
         n_projections: int | None = None,
         batch_fraction: float | None = None,
         released_clip: float | None = None,
+        group_weights: str | None = None,
     ) -> None:
         self.task_clip = task_clip
         self.output_bound = output_bound
@@ -141,6 +148,7 @@ class ClippedGradient(Settings):
         self.n_projections = n_projections
         self.batch_fraction = batch_fraction
         self.released_clip = released_clip
+        self.group_weights = group_weights
 
 
 def setting_defaults(training, gradient):

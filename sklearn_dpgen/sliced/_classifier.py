@@ -45,10 +45,6 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
         The public groups, at least two: values of ``sensitive_features``, or rows of them. None
         takes the groups that occur, which are then public (:ref:`fair_groups`).
-    group_weights : {"size", "equal"}, default="size"
-        Weights of the pairs of groups in the penalty (:ref:`small_groups`). "size" is the product
-        of the groups' shares of the records, so small groups hardly increase the noise. "equal" is
-        the mean over pairs of [1]_, where the smallest group determines the noise.
     protect_groups : bool, default=False
         Whether the group of a record, and for equalized odds its label, is protected too, and with
         it the sizes of the groups (:ref:`protected_groups`). ``groups`` must then be declared, and
@@ -67,7 +63,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         Clips and batches (:ref:`training_settings`). Defaults: ``task_clip=1.0``; ``output_bound``
         of 1/2 for two classes and sqrt(1 - 1/K) for K, which clips no probability;
         ``jacobian_clip=0.25``, ``jacobian_clipping="spectral"``, ``n_projections=50`` for more than
-        two classes, ``batch_fraction=0.2``. The sensitivity of a step: :ref:`sensitivity`.
+        two classes, ``batch_fraction=0.2``, ``group_weights="size"``. The sensitivity of a step:
+        :ref:`sensitivity`.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before it releases anything. BudgetExceededError is raised if too
         little is left. None charges no ledger.
@@ -171,6 +168,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
             "output_bound": "auto",
             "jacobian_clip": 0.25,
             "jacobian_clipping": "spectral",
+            "group_weights": "size",
         },
     )
 
@@ -181,7 +179,6 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         penalty: str = "demographic_parity",
         classes: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-        group_weights: str = "size",
         protect_groups: bool = False,
         epsilon: float = 1.0,
         delta: float | str = "auto",
@@ -195,7 +192,6 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         self.penalty = penalty
         self.classes = classes
         self.groups = groups
-        self.group_weights = group_weights
         self.protect_groups = protect_groups
         self.epsilon = epsilon
         self.delta = delta

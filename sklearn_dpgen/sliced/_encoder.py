@@ -56,11 +56,6 @@ class DPSlicedWassersteinFairEncoder(
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
         The public groups, at least two: values of ``sensitive_features``, or rows of them. None
         takes the groups that occur, which are then public (:ref:`fair_groups`).
-    group_weights : {"size", "equal"}, default="size"
-        Weights of the groups in the penalty (:ref:`small_groups`). "size" is their share of the
-        records, and for "free" codes the product of the shares of a pair, so small groups hardly
-        increase the noise. "equal" is the mean over groups, or over pairs as in [1]_, where the
-        smallest group determines the noise.
     protect_groups : bool, default=False
         Whether the group of a record is protected too, and with it the sizes of the groups
         (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: by up
@@ -78,8 +73,8 @@ class DPSlicedWassersteinFairEncoder(
         Clips and batches (:ref:`training_settings`). Defaults: ``task_clip=1.0`` for the
         reconstruction error, ``output_bound=2.0``, the radius of the ball of the codes,
         ``jacobian_clip=1.0`` for the codes, ``jacobian_clipping="spectral"``, ``n_projections=50``
-        for more than one component, ``batch_fraction=0.2``. The sensitivity of a step:
-        :ref:`sensitivity`.
+        for more than one component, ``batch_fraction=0.2``, ``group_weights="size"``. The
+        sensitivity of a step: :ref:`sensitivity`.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before it releases anything. BudgetExceededError is raised if too
         little is left. None charges no ledger.
@@ -170,6 +165,7 @@ class DPSlicedWassersteinFairEncoder(
             "output_bound": 2.0,
             "jacobian_clip": 1.0,
             "jacobian_clipping": "spectral",
+            "group_weights": "size",
         },
     )
 
@@ -180,7 +176,6 @@ class DPSlicedWassersteinFairEncoder(
         n_components: int = 2,
         code_law: str = "uniform",
         groups: ArrayLike | None = None,
-        group_weights: str = "size",
         protect_groups: bool = False,
         epsilon: float = 1.0,
         delta: float | str = "auto",
@@ -194,7 +189,6 @@ class DPSlicedWassersteinFairEncoder(
         self.n_components = n_components
         self.code_law = code_law
         self.groups = groups
-        self.group_weights = group_weights
         self.protect_groups = protect_groups
         self.epsilon = epsilon
         self.delta = delta

@@ -24,7 +24,6 @@ from sklearn_dpgen.sliced._base import (
 )
 from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
 from sklearn_dpgen.sliced._strata import (
-    GROUP_WEIGHTS,
     PENALTIES,
     Strata,
     StratifiedRecords,
@@ -150,7 +149,8 @@ def _small_group_message(objective, mechanism, groups):
     within = "" if label is None else f", with label number {label},"
     return (
         f"Group {groups[group]!r}{within} has {worst.size} records and multiplies the noise by "
-        f"{factor:.3g} relative to groups of equal size; group_weights='size' avoids this. "
+        f"{factor:.3g} relative to groups of equal size; gradient__group_weights='size' avoids "
+        "this. "
     )
 
 
@@ -162,7 +162,6 @@ class FairEstimator(SlicedEstimator):
         **SlicedEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="both")],
         "groups": ["array-like", None],
-        "group_weights": [StrOptions(set(GROUP_WEIGHTS))],
         "protect_groups": ["boolean"],
     }
     # Bounds on private arguments of a fit other than the records.
@@ -177,10 +176,10 @@ class FairEstimator(SlicedEstimator):
                 "groups must be declared with protect_groups=True, as the set of groups that occur "
                 "is private."
             )
-        if self.group_weights == "equal":
+        if self._gradient.group_weights == "equal":
             raise PublicValueError(
-                "group_weights must be 'size' with protect_groups=True, got 'equal': the smallest "
-                "group would determine the noise, and its size is private."
+                "group_weights of gradient must be 'size' with protect_groups=True, got 'equal': "
+                "the smallest group would determine the noise, and its size is private."
             )
 
     def _divide(self, sensitive_features, n_rows, persons, *, labels=None, n_labels=None):
@@ -300,7 +299,7 @@ class FairEstimator(SlicedEstimator):
             task_clip=settings.task_clip,
             jacobian_clip=settings.jacobian_clip,
             ball=ball,
-            group_weights=self.group_weights,
+            group_weights=settings.group_weights,
             n_directions=self._n_directions(ball.n_features),
             clipping=settings.jacobian_clipping,
             reference=reference,

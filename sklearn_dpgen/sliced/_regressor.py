@@ -49,10 +49,6 @@ class DPSlicedWassersteinFairRegressor(
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
         The public groups, at least two: values of ``sensitive_features``, or rows of them. None
         takes the groups that occur, which are then public (:ref:`fair_groups`).
-    group_weights : {"size", "equal"}, default="size"
-        Weights of the pairs of groups in the penalty (:ref:`small_groups`). "size" is the product
-        of the groups' shares of the records, so small groups hardly increase the noise. "equal" is
-        the mean over pairs of [1]_, where the smallest group determines the noise.
     protect_groups : bool, default=False
         Whether the group of a record is protected too, and with it the sizes of the groups
         (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: by up
@@ -69,7 +65,8 @@ class DPSlicedWassersteinFairRegressor(
         Clips and batches (:ref:`training_settings`), in units of the radius of ``y_domain``.
         Defaults: ``task_clip=1.0``; ``output_bound`` of 1, which clips no prediction;
         ``jacobian_clip=0.25``, ``jacobian_clipping="spectral"``, ``n_projections=50`` for more than
-        one output, ``batch_fraction=0.2``. The sensitivity of a step: :ref:`sensitivity`.
+        one output, ``batch_fraction=0.2``, ``group_weights="size"``. The sensitivity of a step:
+        :ref:`sensitivity`.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before it releases anything. BudgetExceededError is raised if too
         little is left. None charges no ledger.
@@ -172,6 +169,7 @@ class DPSlicedWassersteinFairRegressor(
             "output_bound": "auto",
             "jacobian_clip": 0.25,
             "jacobian_clipping": "spectral",
+            "group_weights": "size",
         },
     )
 
@@ -182,7 +180,6 @@ class DPSlicedWassersteinFairRegressor(
         y_domain: Domain | tuple[ArrayLike, ArrayLike] | Callable[..., Domain],
         penalty: str = "demographic_parity",
         groups: ArrayLike | None = None,
-        group_weights: str = "size",
         protect_groups: bool = False,
         epsilon: float = 1.0,
         delta: float | str = "auto",
@@ -196,7 +193,6 @@ class DPSlicedWassersteinFairRegressor(
         self.y_domain = y_domain
         self.penalty = penalty
         self.groups = groups
-        self.group_weights = group_weights
         self.protect_groups = protect_groups
         self.epsilon = epsilon
         self.delta = delta

@@ -48,7 +48,7 @@ def test_a_declared_group_may_be_empty(tiny, table, parameters_of, kind):
     lone = tiny(kind, groups=["a", "b", "c"], epsilon=np.inf)
     table.train(lone, sensitive_features=groups)
     assert lone.privacy_.sensitivity < 3 * plain.privacy_.sensitivity
-    table.train(lone.set_params(group_weights="equal"), sensitive_features=groups)
+    table.train(lone.set_params(gradient__group_weights="equal"), sensitive_features=groups)
     assert lone.privacy_.sensitivity > 3 * plain.privacy_.sensitivity
     with pytest.raises(ValueError, match="smallest has 1. Merge groups, or declare groups"):
         table.train(tiny(kind), sensitive_features=groups)
@@ -166,7 +166,7 @@ def fit(n_small, n=2000, epsilon=4.0, **options):
 def test_a_group_of_ten_does_not_ruin_the_fit(group_weights):
     options = {"training__max_iter": 150, "training__learning_rate": 0.1}
     with nullcontext() if group_weights == "size" else pytest.warns(NoisyGradientsWarning):
-        classifier = fit(10, 6000, 1.0, group_weights=group_weights, **options)
+        classifier = fit(10, 6000, 1.0, gradient__group_weights=group_weights, **options)
     X, y, _ = simulated(0, 6000)
     score = roc_auc_score(y, classifier.predict_proba(X)[:, 1])
     assert (score > 0.94) == (group_weights == "size")
@@ -185,7 +185,7 @@ def left_noise(classifier, alpha=0.5):
 @pytest.mark.parametrize("group_weights", ["size", "equal"])
 def test_noise_is_foreseen(group_weights):
     with pytest.warns(NoisyGradientsWarning) as seen:
-        classifier = fit(20, epsilon=0.3, group_weights=group_weights)
+        classifier = fit(20, epsilon=0.3, gradient__group_weights=group_weights)
     (warning,) = seen
     assert warning.filename == __file__
     text, noise = str(warning.message), left_noise(classifier)
@@ -249,7 +249,7 @@ def test_the_group_within_a_label_is_named(tiny):
     y[:35] = 0
     options = {
         "penalty": "equalized_odds",
-        "group_weights": "equal",
+        "gradient__group_weights": "equal",
         "gradient__batch_fraction": 0.2,
     }
     classifier = tiny("classifier", **options)
@@ -261,7 +261,7 @@ def test_the_group_within_a_label_is_named(tiny):
 
 def test_the_noise_of_equal_weights_is_that_of_the_smallest_group():
     with pytest.warns(NoisyGradientsWarning):
-        classifier = fit(20, gradient__batch_fraction=1.0, group_weights="equal")
+        classifier = fit(20, gradient__batch_fraction=1.0, gradient__group_weights="equal")
     task, pair = 0.5 * 2 / 2000, 0.5 * 2 / 3 * 8 * 0.5 * 0.25
     mechanism = StratifiedGaussianMechanism(
         [Stratum(20, 20, task + pair / 20)], epsilon=4.0, delta=0.1 / 2000, n_releases=20
@@ -276,7 +276,7 @@ def test_the_noise_of_equal_weights_is_that_of_the_smallest_group():
     ("small", "options", "warns"),
     [
         (1000, {}, True),
-        (1000, {"group_weights": "equal"}, False),
+        (1000, {"gradient__group_weights": "equal"}, False),
         (1000, {"alpha": 0.0}, False),
         (1000, {"alpha": 1.0}, False),
         # A larger weight makes up for the small group, and so does a larger clip of the Jacobians.

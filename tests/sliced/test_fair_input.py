@@ -302,7 +302,7 @@ _BAD = {
     "penalty": ["parity"],
     "classes": [3],
     "groups": [3, "ab"],
-    "group_weights": ["label", None],
+    "gradient__group_weights": ["label", 0],
     "y_domain": [None, 3],
     "schema": [3],
     "domain": [3],

@@ -95,7 +95,7 @@ def test_gradient_of_the_classifier(
     # Of three groups the first has 9 records, of two 12.
     groups = np.minimum(np.arange(41) // 3 % (n_groups + 1), n_groups - 1)
     name = "equalized_odds" if odds else "demographic_parity"
-    options = {"penalty": name, "group_weights": group_weights, **UNCLIPPED}
+    options = {"penalty": name, "gradient__group_weights": group_weights, **UNCLIPPED}
     classifier = tiny("classifier", alpha=alpha, **options)
     result = probe(classifier.fit, table.X, labels, sensitive_features=groups, scales=(2.0,))
 

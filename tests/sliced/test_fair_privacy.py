@@ -108,7 +108,11 @@ CASES = {
     "uneven groups": Case("classifier", {"classes": [0, 1]}, n_labels=2, n_groups=3, uneven=True),
     "uneven groups, odds": Case("classifier", ODDS, n_labels=2, n_groups=3, uneven=True),
     "equal weights": Case(
-        "classifier", {**ODDS, "group_weights": "equal"}, n_labels=2, n_groups=3, uneven=True
+        "classifier",
+        {**ODDS, "gradient__group_weights": "equal"},
+        n_labels=2,
+        n_groups=3,
+        uneven=True,
     ),
     "componentwise": Case(
         "regressor", {"gradient__jacobian_clipping": "componentwise"}, n_targets=1
@@ -257,7 +261,7 @@ ORIGINAL = FairObjective.sensitivities
     ("name", "member"), [(name, m) for name, sizes in SIZES.items() for m in range(len(sizes))]
 )
 def test_the_sensitivity_is_attained(tiny, probe, penalty, group_weights, name, member):
-    options = {"penalty": penalty, "group_weights": group_weights}
+    options = {"penalty": penalty, "gradient__group_weights": group_weights}
     ratio = worst_neighbours(tiny, probe, SIZES[name], member, **options)
     assert 1 - 1e-4 < ratio <= 1 + 1e-9
 
@@ -323,7 +327,9 @@ def test_no_group_makes_much_noise_by_being_small(tiny, probe, group_weights, re
             "alpha": 0.9,
             "classes": [0, 1],
         }
-        fair = tiny("classifier", groups=range(len(sizes)), group_weights=group_weights, **options)
+        fair = tiny(
+            "classifier", groups=range(len(sizes)), gradient__group_weights=group_weights, **options
+        )
         return probe(fair.fit, X, y, sensitive_features=groups).mechanism.noise_scale
 
     even = noise((1000 - sum(rest)) // 2)
@@ -430,7 +436,7 @@ def test_the_sensitivity_is_that_of_the_theorem(tiny, table):
         "alpha": 0.25,
         "gradient__task_clip": 3.0,
         "gradient__jacobian_clip": 0.5,
-        "group_weights": "equal",
+        "gradient__group_weights": "equal",
     }
     expected = 0.75 * 2 * 3 / 41 + 0.25 * 8 * 0.5 * 0.5 / 17
     plain = table.train(tiny("classifier", **plain))
@@ -457,7 +463,7 @@ def test_the_sensitivity_is_that_of_the_theorem(tiny, table):
     # p 8 M L / (p n), with M = 2.
     assert encoder.privacy_.sensitivity == pytest.approx(8 * 2 / 41, rel=1e-12)
     regressor = table.train(
-        tiny("regressor", alpha=1.0, gradient__jacobian_clip=1.0, group_weights="equal")
+        tiny("regressor", alpha=1.0, gradient__jacobian_clip=1.0, gradient__group_weights="equal")
     )
     expected = parity_penalty_sensitivity(17, 2, radius=1.0, clip=1.0)
     assert regressor.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)

@@ -469,7 +469,10 @@ def test_the_rows_of_a_person_may_have_several_groups(tiny, table):
     ("options", "message"),
     [
         ({"groups": None}, "groups must be declared with protect_groups=True"),
-        ({"group_weights": "equal"}, "group_weights must be 'size' with protect_groups=True"),
+        (
+            {"gradient__group_weights": "equal"},
+            "group_weights of gradient must be 'size' with protect_groups=True",
+        ),
     ],
 )
 def test_what_would_reveal_groups_is_refused(tiny, table, kind, options, message):
@@ -479,4 +482,6 @@ def test_what_would_reveal_groups_is_refused(tiny, table, kind, options, message
     with pytest.raises(ValueError, match=message):
         fair.plan(41, 3)
     with pytest.raises(ValueError, match="group_sizes must be None with protect_groups=True"):
-        fair.set_params(groups=["a", "b"], group_weights="size").plan(41, 3, group_sizes=[17, 24])
+        fair.set_params(groups=["a", "b"], gradient__group_weights="size").plan(
+            41, 3, group_sizes=[17, 24]
+        )
