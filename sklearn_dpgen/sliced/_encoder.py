@@ -58,8 +58,8 @@ class DPSlicedWassersteinFairEncoder(
         takes the groups that occur, which are then public (:ref:`fair_groups`).
     protect_groups : bool, default=False
         Whether the group of a record is protected too, and with it the sizes of the groups
-        (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: by up
-        to nine tenths with the default clips.
+        (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: with
+        the defaults by nine tenths.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"

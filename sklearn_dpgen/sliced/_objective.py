@@ -163,8 +163,8 @@ def parity_penalty_sensitivity(
 
     Notes
     -----
-    Proofs: :ref:`sensitivity`. The bounds are attained; with ``protect_groups`` and more than two
-    groups up to a factor 1 − 1/(2m), for groups of m records.
+    Proofs: :ref:`sensitivity`. The bounds are attained; with ``protect_groups``, more than two
+    groups and no labels up to a factor 1 − 1/(2m), for groups of m records.
     """
     n_groups = check_count(n_groups, "n_groups")
     if n_groups < 2:

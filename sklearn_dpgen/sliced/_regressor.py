@@ -51,8 +51,8 @@ class DPSlicedWassersteinFairRegressor(
         takes the groups that occur, which are then public (:ref:`fair_groups`).
     protect_groups : bool, default=False
         Whether the group of a record is protected too, and with it the sizes of the groups
-        (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: by up
-        to two thirds for two groups with the default clips.
+        (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: with
+        the defaults, and one output, by two thirds for two groups of one size.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"

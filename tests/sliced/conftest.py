@@ -101,14 +101,15 @@ def parameters_of():
 def probe(monkeypatch):
     """Return a function that looks at a fit's gradients in place of training.
 
-    On the whole table, and for each multiple of the initial parameters, it takes the gradient
-    that the fit would hand to the release; with it the mechanism, and the module as it was left.
+    On the whole table, or the given positions in each stratum, and for each multiple of the initial
+    parameters, it takes the gradient that the fit would hand to the release; with it the mechanism,
+    and the module as it was left.
     """
     seen = {}
 
     def descend(self, module, gradient_fn, mechanism, noise, finish=None):
         start = [parameter.detach().clone() for parameter in module.parameters()]
-        rows = [np.arange(stratum.size) for stratum in mechanism.strata]
+        rows = seen["rows"] or [np.arange(stratum.size) for stratum in mechanism.strata]
         gradients = []
         for scale in seen["scales"]:
             with torch.no_grad():
@@ -121,8 +122,8 @@ def probe(monkeypatch):
 
     monkeypatch.setattr(SlicedEstimator, "_descend", descend)
 
-    def look(fit, *args, scales=(1.0,), **fit_params):
-        seen["scales"] = scales
+    def look(fit, *args, scales=(1.0,), rows=None, **fit_params):
+        seen["scales"], seen["rows"] = scales, rows
         fit(*args, **fit_params)
         return seen["result"]
 

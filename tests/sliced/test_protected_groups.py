@@ -213,18 +213,23 @@ def test_a_record_of_any_group_moves_the_gradient_by_at_most_the_sensitivity(
     assert 0.05 < worst <= 1 + 1e-9
 
 
-def worst_neighbours(tiny, probe, sizes, **options):
+def worst_neighbours(tiny, probe, sizes, n_others=0, **options):
     """Return the change of the gradient over its price, for the worst neighbours of two groups.
+
+    Batches hold the records of the given sizes; others in the table are of both groups alike.
 
     One feature decides the outputs, which are 1 in the first group and 0 in the second, the other
     the Jacobians, opposite for the record and all others. The record, with the label 0, leaves the
     first group and enters the second with the label 1.
     """
-    groups = np.repeat([0, 1], sizes)
+    k = sum(sizes)
+    groups = np.concatenate([np.repeat([0, 1], sizes), np.arange(n_others) % 2])
+    part = {"gradient__batch_fraction": k / len(groups)}
     classifier = protected(
-        tiny, "classifier", alpha=0.6, training__hidden_layer_sizes=(), **options
+        tiny, "classifier", alpha=0.6, training__hidden_layer_sizes=(), **part, **options
     )
     rows = {"y": np.zeros(len(groups), dtype=int), "sensitive_features": groups}
+    rows["rows"] = [np.arange(k)]
     linear = probe(classifier.fit, np.zeros((len(groups), 2)), **rows).module[0][0]
     w, b = linear.weight.detach().numpy()[0], linear.bias.item()
     along, across = w / (w @ w), np.array([-w[1], w[0]]) / np.linalg.norm(w)
@@ -247,6 +252,57 @@ def test_the_sensitivity_is_attained_whatever_the_sizes(tiny, probe, sizes):
 
 
 ORIGINAL = FairObjective.sensitivities
+
+
+def price_of_the_table(self, batch_sizes):
+    return ORIGINAL(self, self.strata.sizes)
+
+
+OF_BATCH = Strata.of_batch
+
+
+def halves(self, counts):
+    """Take the groups of a batch to have the shares that they have in the table."""
+    return OF_BATCH(self, [sum(counts) / 2] * 2)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (1, 7), (7, 1), (8, 0)])
+def test_a_batch_is_weighted_and_priced_by_itself(tiny, probe, sizes):
+    assert 1 - 1e-4 < worst_neighbours(tiny, probe, sizes, n_others=32) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("sizes", "broken"),
+    [
+        ((4, 4), (FairObjective, "sensitivities", price_of_the_table)),
+        ((2, 6), (Strata, "of_batch", halves)),
+    ],
+    ids=["price", "weights"],
+)
+def test_weights_and_prices_of_the_table_are_caught(tiny, probe, monkeypatch, sizes, broken):
+    monkeypatch.setattr(*broken)
+    assert worst_neighbours(tiny, probe, sizes, n_others=32) > 1.2
+
+
+def test_outputs_beyond_their_bound_are_projected(tiny, probe, monkeypatch):
+    """Outputs are in [0, 1], and those that are compared in [0.4, 0.6]."""
+    options = {"gradient__output_bound": 0.1}
+    tight = worst_neighbours(tiny, probe, (8, 8), **options)
+    assert 1 - 1e-4 < tight <= 1 + 1e-9
+    monkeypatch.setattr(Ball, "project", lambda self, points: points)
+    assert worst_neighbours(tiny, probe, (8, 8), **options) > 1.2
+
+
+def test_the_price_of_several_outputs_is_that_of_one_direction(tiny):
+    """The spread of directions is in the bound of public sizes alone."""
+    given = {"radius": RADIUS, "clip": CLIP, "protect_groups": True}
+    wide = parity_penalty_sensitivity(9, 3, spread=0.3, **given)
+    assert wide == pytest.approx(32 * RADIUS * CLIP / 9)
+    # Probabilities of three classes are in a ball of radius sqrt(2/3).
+    fair, price = protected(tiny, "three classes", 3, alpha=1.0), 32 * np.sqrt(2 / 3) * 0.2 / 9
+    assert fair.plan(9, 4).sensitivity == pytest.approx(price, rel=1e-6)
+    fair.set_params(protect_groups=False)
+    assert fair.plan(9, 4, group_sizes=[3, 3, 3]).sensitivity < 0.7 * price
 
 
 def task_sensitivity(self, batch_sizes):
