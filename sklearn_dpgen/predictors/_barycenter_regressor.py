@@ -33,8 +33,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     method : {"barycenter", "shrink"}, default="barycenter"
         "barycenter" moves predictions by the map of their group. "shrink" moves all of them
         towards one mean, which needs no group at prediction and can make no two groups less alike.
-        Maps cost less accuracy where groups have thousands of records
-        (:ref:`shrunk_predictions`).
+        Maps cost less accuracy where groups have thousands of records:
+        :ref:`comparison <shrunk_predictions>`.
     epsilon, delta, epsilon_share, groups, group_estimator, n_levels, calibration_fraction
         As in :class:`BarycenterClassifier`.
     ledger, unit, random_state

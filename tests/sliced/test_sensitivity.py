@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call, jacrev, vmap
 
 from sklearn_dpgen.ot import random_directions, sliced_wasserstein2_gradient
-from sklearn_dpgen.ot._sliced import wasserstein2_gradient
+from sklearn_dpgen.ot._sliced import wasserstein2_gradient, wasserstein_lines
 from sklearn_dpgen.sliced._objective import (
     parity_penalty_sensitivity,
     projection_spread,
@@ -48,7 +48,7 @@ def worst_change(before, after, replaced, clip, other_clip):
     return clip * own.sum(-1) + other_clip * other.sum(-1)
 
 
-def line_changes(n, m, clip, other_clip, *, swap, rng):
+def line_changes(n, m, clip, other_clip, *, swap, rng, gradient=wasserstein2_gradient):
     """Yield the worst changes of many neighbours on the line: vertices, ties, and the inside."""
     vertices = list(itertools.product((-RADIUS, 0.0, RADIUS), repeat=n + m + 1))
     grid = torch.tensor(vertices, dtype=torch.float64)
@@ -59,7 +59,7 @@ def line_changes(n, m, clip, other_clip, *, swap, rng):
         U, W = values[:, :n], values[:, :n].clone()
         W[:, replaced] = values[:, n]
         pairs = [(V, X) if swap else (X, V) for X in (U, W)]
-        before, after = ([g[..., None] for g in wasserstein2_gradient(*pair)] for pair in pairs)
+        before, after = ([g[..., None] for g in gradient(*pair)] for pair in pairs)
         if swap:
             before, after = before[::-1], after[::-1]
         yield worst_change(before, after, replaced, clip, other_clip)
@@ -79,6 +79,26 @@ def test_the_bound_on_the_line_is_exact(n, m, clip, other_clip, swap):
     # this side has no Jacobian.
     paper = 4 * RADIUS * (3 * clip + other_clip) / n
     assert is_sharp(changes, paper) == (clip == 0)
+
+
+def gradient_of_power(U, V, p):
+    """Return the gradients of W_p^p for samples in rows."""
+    lines = [W.t().clone().requires_grad_() for W in (U, V)]
+    (len(U) * wasserstein_lines(*lines, p=p)).backward()
+    return [line.grad.t() for line in lines]
+
+
+@pytest.mark.parametrize(("clip", "other_clip"), [(1.0, 1.0), (0.3, 1.0), (0.0, 1.0), (1.0, 0.3)])
+@pytest.mark.parametrize(("n", "m"), [(2, 3), (3, 2), (4, 3)])
+@pytest.mark.parametrize("p", [1.5, 2, 2.5, 4])
+def test_the_bound_of_powers_is_exact_from_two_on(n, m, clip, other_clip, p):
+    rng = np.random.default_rng(n + 10 * m)
+    options = {"swap": False, "rng": rng, "gradient": lambda U, V: gradient_of_power(U, V, p)}
+    changes = torch.cat(list(line_changes(n, m, clip, other_clip, **options)))
+    bound = p * (2 * RADIUS) ** (p - 1) * max(2 * clip, clip + other_clip) / n
+    assert is_sharp(changes, bound) == (p >= 2)
+    # Below two a record moves the others by more.
+    assert never_exceeds(changes, bound) == (p >= 2)
 
 
 clips = st.floats(0, 10)
