@@ -5,11 +5,12 @@ beside fairlearn's ExponentiatedGradient (not private) and private logistic regr
 RAND health: visits to a physician, by self-rated poor health. A 70/30 split; mean and standard
 deviation over seeds. Nothing is chosen on the test rows.
 
-``--part barycentres``: predictions of synthetic rows as they are, moved to the barycentre, and
-shrunk to their mean, on wages (RetSchool, SLID) and health insurance (HI, by race with three groups
-and with two); three splits and two seeds. Wages are also moved, and shrunk, until the groups are no
-farther apart than was asked for. Distances are in units of the target's range. How maps are shrunk
-was chosen on simulated scores.
+``--part barycentres``: private predictions as they are, moved to the barycentre, and shrunk to
+their mean, on wages (RetSchool, SLID) and health insurance (HI, by race with three groups and with
+two); three splits and two seeds. A learner learns from synthetic rows, or is linear and trained on
+noisy gradients. Wages are also moved, and shrunk, until the groups are no farther apart than was
+asked for. Distances are in units of the target's range. How maps are shrunk was chosen on simulated
+scores.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
 
 from sklearn_dpgen.datasets import fetch_adult, load_rand_health
 from sklearn_dpgen.domains import Box
@@ -35,7 +37,7 @@ from sklearn_dpgen.metrics import disparate_impact, group_wasserstein_distance
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Categorical, Schema
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
     ClippedGradient,
     DPSlicedWassersteinFairClassifier,
@@ -50,6 +52,7 @@ SLACKS = (0.002, 0.02, 0.05, 0.1, 0.15, 0.2)
 STEP_EPSILONS = (0.5, 1.0, 3.0)
 FACTORS = (0.9, 0.8, 0.7)
 ASKED = (0.005, 0.01, 0.02, 0.03)
+LEARNERS = ("rows", "gradients")
 
 
 def encoded(frame, schema, left_out):
@@ -147,113 +150,107 @@ def rand_health(seeds):
     return rows
 
 
-def describe_step(y, scores, a):
+def describe_step(y, scores, a, is_number, units):
     """Return how unlike the groups' predictions are, and how good."""
-    means = pd.Series(scores).groupby(a).mean()
-    return {
-        "distance": float(group_wasserstein_distance(y, scores, sensitive_features=a)),
-        "means": float(means.max() - means.min()),
-    }
+    means = pd.Series(scores / units).groupby(a).mean()
+    distance = group_wasserstein_distance(y, scores / units, sensitive_features=a)
+    found = {"distance": float(distance), "means": float(means.max() - means.min())}
+    if is_number:
+        return found | {"R2": float(r2_score(y, scores))}
+    rates = pd.Series(scores > 0.5).groupby(a).mean()
+    ratio = rates.min() / max(rates.max(), 1e-12)
+    return found | {"DI": float(ratio), "accuracy": float(((scores > 0.5) == (y == "yes")).mean())}
 
 
-def steps(model, X, y, a, *, scores, units, describe, asked_methods=()):
-    """Yield what predictions of a fitted model are like: as they are, moved, shrunk to their mean.
+def ways(model, X, a, units):
+    """Yield scores of a fitted model: as they are, moved, and shrunk to their mean.
 
-    ``asked_methods`` then keep to each of the `ASKED` distances, by the counts of the same fit.
+    Numbers are also moved and shrunk to each of the `ASKED` distances, by the counts of the fit.
     """
-    plain = scores(model.estimator_, X)
-    moved = scores(model, X, sensitive_features=a)
-    ways = {("none", 1.0): plain, ("barycentre", 1.0): moved}
+    is_number = isinstance(model, BarycenterRegressor)
+
+    def scores(one, **groups):
+        return one.predict(X, **groups) if is_number else one.predict_proba(X, **groups)[:, 1]
+
+    plain = scores(model.estimator_)
+    yield "none", 1.0, plain
+    yield "barycentre", 1.0, scores(model, sensitive_features=a)
     for factor in FACTORS:
-        ways["shrunk", factor] = plain.mean() + factor * (plain - plain.mean())
-    for asked, method in itertools.product(ASKED, asked_methods):
-        one = copy.copy(model).set_params(max_gap=asked * units, method=method)
-        one.strength_ = one._strength(one.maps_)
-        ways[f"{method}, asked", asked] = scores(one, X, sensitive_features=a)
-    for (name, factor), values in ways.items():
-        parity = describe_step(y, values / units, a)
-        yield {"model": name, "parameter": factor} | parity | describe(y, values, a)
+        yield "shrunk", factor, plain.mean() + factor * (plain - plain.mean())
+    if is_number:
+        for asked, method in itertools.product(ASKED, ("barycenter", "shrink")):
+            one = copy.copy(model).set_params(max_gap=asked * units, method=method)
+            one.strength_ = one._strength(one.maps_)
+            yield f"{method}, asked", asked, scores(one, sensitive_features=a)
 
 
-def regressions(splits, seeds):
-    rows = []
-    for table, make in REGRESSIONS.items():
-        task = make()
-        y, a = task.frame[task.target].to_numpy(), task.frame[task.sensitive].to_numpy()
-        schema = Schema({k: c for k, c in task.schema.items() if k != task.sensitive})
-        X = task.frame[[name for name in schema if name != task.target]]
-        target = task.schema[task.target]
-        for number, epsilon, seed in itertools.product(splits, STEP_EPSILONS, seeds):
-            X_fit, X_test, y_fit, y_test, a_fit, a_test = split(number, X, y, a)
-            sampler = TableSampler(schema=schema, target=task.target, random_state=seed)
-            model = BarycenterRegressor(
-                SyntheticDataRegressor(sampler, random_state=seed),
-                y_domain=(target.low, target.high),
-                epsilon=epsilon,
-                delta=1e-5,
-                groups=np.unique(a),
-                random_state=seed,
+def within(learner, schema, target, seed):
+    """Return a private learner without a budget: of synthetic rows, or by noisy gradients."""
+    column = schema[target]
+    is_number = isinstance(column, Numeric)
+    if learner == "rows":
+        sampler = TableSampler(schema=schema, target=target, random_state=seed)
+        kind = SyntheticDataRegressor if is_number else SyntheticDataClassifier
+        return kind(sampler, random_state=seed)
+    encoder = TabularEncoder(Schema({k: c for k, c in schema.items() if k != target}))
+    if is_number:
+        linear = DPSlicedWassersteinFairRegressor(0.0, y_domain=(column.low, column.high))
+    else:
+        linear = DPSlicedWassersteinFairClassifier(0.0, classes=column.categories)
+    return make_pipeline(encoder, linear.set_params(random_state=seed))
+
+
+def steps(table, learner, X, y, a, schema, target):
+    """Return what the step to parity does for a table, of three splits and two seeds."""
+    column, rows = schema[target], []
+    is_number = isinstance(column, Numeric)
+    for number, epsilon, seed in itertools.product(range(3), STEP_EPSILONS, range(2)):
+        X_fit, X_test, y_fit, y_test, a_fit, a_test = split(number, X, y, a)
+        options = {"epsilon": epsilon, "delta": 1e-5, "groups": np.unique(a), "random_state": seed}
+        estimator, units = within(learner, schema, target, seed), 1.0
+        if is_number:
+            bounds = column.low, column.high
+            model, units = (
+                BarycenterRegressor(estimator, y_domain=bounds, **options),
+                np.ptp(bounds),
             )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SmallGroupWarning)
-                model.fit(X_fit, y_fit, sensitive_features=a_fit)
-            found = steps(
-                model,
-                X_test,
-                y_test,
-                a_test,
-                scores=lambda one, X, **groups: one.predict(X, **groups),
-                units=target.high - target.low,
-                describe=lambda y, values, _: {"R2": float(r2_score(y, values))},
-                asked_methods=("barycenter", "shrink"),
-            )
-            key = {"table": table, "epsilon": epsilon, "seed": f"{number}, {seed}"}
-            rows += [key | row for row in found]
-        print(table, flush=True)
-    return rows
-
-
-def insurance(task, table, splits, seeds):
-    rows = []
-    schema = Schema({**task.schema, "label": Categorical(["no", "yes"])})
-    y = np.where(task.y == 1, "yes", "no")
-    for number, epsilon, seed in itertools.product(splits, STEP_EPSILONS, seeds):
-        X_fit, X_test, y_fit, y_test, a_fit, a_test = split(number, task.frame, y, task.a)
-        sampler = TableSampler(schema=schema, target="label", random_state=seed)
-        model = BarycenterClassifier(
-            SyntheticDataClassifier(sampler, random_state=seed),
-            epsilon=epsilon,
-            delta=task.delta,
-            groups=np.unique(task.a),
-            random_state=seed,
-        )
+        else:
+            model = BarycenterClassifier(estimator, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallGroupWarning)
             model.fit(X_fit, y_fit, sensitive_features=a_fit)
-        found = steps(
-            model,
-            X_test,
-            y_test,
-            a_test,
-            scores=lambda one, X, **groups: one.predict_proba(X, **groups)[:, 1],
-            units=1.0,
-            describe=describe_decisions,
-        )
-        key = {"table": table, "epsilon": epsilon, "seed": f"{number}, {seed}"}
-        rows += [key | row for row in found]
+        key = {"table": table, "learner": learner, "epsilon": epsilon, "seed": f"{number}, {seed}"}
+        rows += [
+            key
+            | {"model": name, "parameter": parameter}
+            | describe_step(y_test, scores, a_test, is_number, units)
+            for name, parameter, scores in ways(model, X_test, a_test, units)
+        ]
+    print(table, learner, flush=True)
     return rows
 
 
-def describe_decisions(y, scores, a):
-    rates = pd.Series(scores > 0.5).groupby(a).mean()
-    accuracy = float(((scores > 0.5) == (y == "yes")).mean())
-    return {"DI": float(rates.min() / max(rates.max(), 1e-12)), "accuracy": accuracy}
+def step_tables():
+    """Yield tables with groups: name, features, targets, groups, schema without groups, target."""
+    for table, make in REGRESSIONS.items():
+        task = make()
+        schema = Schema({k: c for k, c in task.schema.items() if k != task.sensitive})
+        X = task.frame[[name for name in schema if name != task.target]]
+        y, a = task.frame[task.target].to_numpy(), task.frame[task.sensitive].to_numpy()
+        yield table, X, y, a, schema, task.target
+    task = hi_by_race()
+    schema = Schema({**task.schema, "label": Categorical(["no", "yes"])})
+    y = np.where(task.y == 1, "yes", "no")
+    yield "HI by race", task.frame, y, task.a, schema, "label"
+    white = np.where(task.a == "white", "white", "other")
+    yield "HI by race, two groups", task.frame, y, white, schema, "label"
 
 
 def summarize(rows):
     """Return the mean and the standard deviation over seeds."""
     frame = pd.DataFrame(rows).drop(columns="seed")
-    groups = frame.groupby(["table", "model", "epsilon", "parameter"], sort=False)
+    names = ["table", "learner", "model", "epsilon", "parameter"]
+    groups = frame.groupby([name for name in names if name in frame], sort=False)
     means, spreads = groups.mean(), groups.std().add_suffix(" sd")
     return means.join(spreads).dropna(axis=1, how="all").reset_index().to_dict("records")
 
@@ -297,11 +294,11 @@ def main():
     parser.add_argument("--name", default="fair_steps", help="name of the results of barycentres")
     args = parser.parse_args()
     if args.part == "barycentres":
-        rows = summarize(regressions(range(3), range(2)))
-        task = hi_by_race()
-        rows += summarize(insurance(task, "HI by race", range(3), range(2)))
-        task = task._replace(a=np.where(task.a == "white", "white", "other"))
-        rows += summarize(insurance(task, "HI by race, two groups", range(3), range(2)))
+        rows = [
+            row
+            for (table, *parts), learner in itertools.product(step_tables(), LEARNERS)
+            for row in summarize(steps(table, learner, *parts))
+        ]
         record(args.name, rows, {"splits": 3, "seeds": 2, "test share": 0.3})
         return
     seeds = range(args.seeds)
