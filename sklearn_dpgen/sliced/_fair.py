@@ -17,6 +17,7 @@ from sklearn_dpgen.exceptions import NoisyGradientsWarning, PublicValueError, Sm
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
+    ClippedGradient,
     Descent,
     Records,
     SlicedEstimator,
@@ -24,6 +25,7 @@ from sklearn_dpgen.sliced._base import (
 )
 from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
 from sklearn_dpgen.sliced._strata import (
+    GROUP_WEIGHTS,
     PENALTIES,
     Strata,
     StratifiedRecords,
@@ -166,6 +168,18 @@ class FairEstimator(SlicedEstimator):
     }
     # Bounds on private arguments of a fit other than the records.
     _weight_bounds: tuple[Bound, ...] = ()
+
+    @classmethod
+    def _of_former(cls, found):
+        # Weights of groups were a parameter of their own.
+        weights, gradient = found.get("group_weights"), found.get("gradient")
+        if weights in GROUP_WEIGHTS and isinstance(gradient, ClippedGradient | None):
+            del found["group_weights"]
+            if weights != "size":
+                found["gradient"] = (gradient or ClippedGradient()).set_params(
+                    group_weights=weights
+                )
+        return super()._of_former(found)
 
     def _check_protection(self):
         """Refuse parameters with which the guarantee would depend on protected groups."""

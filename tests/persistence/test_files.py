@@ -89,6 +89,20 @@ def edited(path, edit):
     return path
 
 
+@pytest.mark.parametrize("weights", ["size", "equal", "label", ["equal"]])
+def test_weights_of_groups_of_an_earlier_file_are_a_setting(path, weights):
+    path.write_bytes((FIXTURES / "format_1" / "classifier.safetensors").read_bytes())
+    edited(path, lambda document: document["model"]["fields"].update(group_weights=weights))
+    if weights in ("size", "equal"):
+        classifier = sklearn_dpgen.load(path)
+        # "size" is what the setting is by default.
+        set_weights = getattr(classifier.gradient, "group_weights", None)
+        assert set_weights == (None if weights == "size" else weights)
+    else:
+        with pytest.raises(InvalidFileError, match="unknown"):
+            sklearn_dpgen.load(path)
+
+
 @pytest.mark.parametrize("version", [FORMAT + 1, 0, -1, "1", 1.0, None, True])
 def test_other_formats_are_refused(version, path):
     fitted("moments").save(path)
