@@ -666,12 +666,11 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             )
         parts = self._parts(records.n_units, X_val is not None, records.group_sizes)
         seed = split_random_state(self.random_state, 1)[0]
-        named = {"columns": records.columns}
-        report, run, law = self._price(parts, records.n_features, seed, **named)
+        report, run, law = self._price(parts, records.n_features, seed, columns=records.columns)
         values = self._values(public=X_val is not None)
         bound = (X, y) if sensitive_features is None else (X, y, sensitive_features)
         noise = self._noise_source(seed, self.estimator, self.scoring, *bound)
-        sizes = parts.sizes(records.n_features) | named
+        sizes = parts.sizes(records.n_features) | {"columns": records.columns}
         candidates = self._candidates(law.draw(noise), run, report, sizes, seed, noise)
         for _, candidate, _ in candidates:
             check_groups_are_given(candidate, by_group)

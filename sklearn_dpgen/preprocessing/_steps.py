@@ -76,14 +76,5 @@ def private_parameters(estimator, name):
 
     The budget of a private part determines those of the parts within it. A part that is not
     private may have a parameter of the same name, as scikit-learn's HuberRegressor has an epsilon.
-
-    Parameters
-    ----------
-    estimator : estimator
-    name : str
-
-    Returns
-    -------
-    list of str
     """
     return outermost_parameters(estimator, name, PrivateEstimator)
