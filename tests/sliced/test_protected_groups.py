@@ -454,6 +454,30 @@ def test_batches_are_drawn_from_all_records_alike(monkeypatch, tiny, table, prot
     assert np.array_equal(first, second) == protect
 
 
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize("kind", FAIR)
+def test_seeded_draws_depend_on_the_groups(monkeypatch, tiny, table, kind, bound):
+    """Also the first batch, before anything was released; later ones depend on releases too."""
+    moved, seen, original = table.groups.copy(), [], StratifiedRecords.rows
+    moved[5] = "b" if moved[5] == "a" else "a"
+    estimator = tiny(kind, groups=["a", "b"], protect_groups=True, gradient__batch_fraction=0.3)
+    if not bound:
+        source = type(estimator)._noise_source
+        monkeypatch.setattr(
+            type(estimator), "_noise_source", lambda self, seed, *all: source(self, seed, *all[:3])
+        )
+
+    def watch(self, drawn, noise):
+        rows = original(self, drawn, noise)
+        seen.append(rows[0])
+        return rows
+
+    monkeypatch.setattr(StratifiedRecords, "rows", watch)
+    for groups in (table.groups, moved):
+        table.train(estimator.set_params(delta=1e-2), sensitive_features=groups)
+    assert np.array_equal(seen[0], seen[len(seen) // 2]) != bound
+
+
 @pytest.mark.parametrize("kind", FAIR)
 def test_nothing_but_the_number_of_records_enters_the_report(tiny, table, kind):
     estimator = tiny(kind, protect_groups=True, groups=["a", "b", "c"])
