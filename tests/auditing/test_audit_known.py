@@ -1,15 +1,16 @@
 """The auditor on mechanisms of known cost, intact and broken, and its bounds beside other ones."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from audit_cases import Sums
-from scipy.stats import binom, norm
+from scipy.stats import binom, chi2, norm
 
 from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon
 from sklearn_dpgen.accounting._profiles import sampled_without_replacement
-from sklearn_dpgen.auditing import audit
+from sklearn_dpgen.auditing import _transcript, audit
 from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,
@@ -122,6 +123,23 @@ def test_black_box_audits_stay_below_and_see_no_noise_at_all(method):
         bare = audited(Sums(fault="no clip"), **settings)
         assert bare.is_violation
         assert bare.ratio > 2
+
+
+@pytest.mark.parametrize("method", ["white_box", "repeated"])
+def test_an_unlikely_draw_of_the_noise_is_no_violation(monkeypatch, method):
+    # Squares of noise that are too small with a probability of 1/2000, and then of 1e-9.
+    def drawn(probability):
+        def redrawn(source, kind, scales):
+            n = 2**20
+            return np.full(n, np.sqrt(chi2.ppf(probability, n) / n))
+
+        monkeypatch.setattr(_transcript, "_redrawn", redrawn)
+        monkeypatch.setattr(_transcript, "kstest", lambda *_: SimpleNamespace(pvalue=1.0))
+        settings = {"method": method, "confidence": 0.9, "n_draws": 2}
+        return audited(Sums(), **settings).is_violation
+
+    assert not drawn(1 / 2000)
+    assert drawn(1e-9)
 
 
 def test_composed_pairs_are_below_the_accountant_and_near():
