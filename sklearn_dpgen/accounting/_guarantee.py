@@ -125,6 +125,7 @@ class Released(_Term):
     GRADIENTS = "gradients"
     GROUP_COUNTS = "group_counts"
     GROUP_SUMS = "group_sums"
+    GROUP_MEANS = "group_means"
     FITS = "fits"
     BEST_OF_RUNS = "best_of_runs"
 

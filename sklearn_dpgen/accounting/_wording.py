@@ -114,6 +114,7 @@ _RELEASED: dict[str, str] = {
     Released.GRADIENTS: "all iterates of noisy clipped gradient descent",
     Released.GROUP_COUNTS: "noisy counts of predictions by group",
     Released.GROUP_SUMS: "noisy sums of transported predictions by group",
+    Released.GROUP_MEANS: "noisy mean predictions by group, of each step and after the last",
     Released.FITS: "private fits of estimators",
     Released.BEST_OF_RUNS: "best of a random number of fits",
 }

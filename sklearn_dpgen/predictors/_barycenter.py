@@ -30,12 +30,11 @@ from sklearn_dpgen.predictors._group_counts import (
     group_sizes,
     maps_of_halves,
     maps_of_scores,
-    mean_intervals,
     outcome_sums,
 )
 from sklearn_dpgen.preprocessing._steps import check_steps, plan_cost, private_parameters, steps_of
 from sklearn_dpgen.utils._frames import as_pandas
-from sklearn_dpgen.utils._groups import check_groups, check_sensitive_features
+from sklearn_dpgen.utils._groups import check_groups, check_sensitive_features, mean_intervals
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import (
     BUDGET,

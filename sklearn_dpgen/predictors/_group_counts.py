@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
-from scipy.special import ndtri
 
 from sklearn_dpgen.ot._barycenter import BarycenterMaps, LineLaw
 
@@ -15,7 +13,6 @@ __all__ = [
     "kept_part",
     "maps_of_halves",
     "maps_of_scores",
-    "mean_intervals",
     "outcome_sums",
 ]
 
@@ -34,8 +31,6 @@ _LEAST = 1e-6
 _SPREADS = np.concatenate([[0.0], np.geomspace(1e-4, 1, 41)])
 # Ranks between which distributions are compared for a shift: tails are mostly noise.
 _CENTRE = np.linspace(0.1, 0.9, 81)
-# Grid on which the ends of an interval are searched.
-_CANDIDATES = np.linspace(0, 1, 2001)
 
 
 def maps_of_scores(scores, codes, n_groups):
@@ -347,44 +342,3 @@ def outcome_sums(outcomes, codes, n_groups):
     outcomes = np.clip(np.nan_to_num(outcomes, nan=0.0), 0.0, 1.0)
     sums = [np.bincount(codes, weights=z, minlength=n_groups) for z in (outcomes, 1 - outcomes)]
     return np.concatenate(sums)
-
-
-def mean_intervals(sums, noise_scale, groups, level=0.95):
-    """Return the mean of each group, with a confidence interval for the population mean.
-
-    The interval holds each r for which the noisy (1 - r) Σ z - r Σ (1 - z), of mean 0 at the
-    population mean, is within the quantile of its normal noise and of sampling with the largest
-    variance of an outcome, r (1 - r).
-
-    Parameters
-    ----------
-    sums : ndarray of shape (2 * n_groups,)
-        The released sums of :func:`outcome_sums`.
-    noise_scale : float
-        Standard deviation of the noise on each sum.
-    groups : list
-    level : float, default=0.95
-        Confidence level.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by group: "mean" in [0, 1], "low", "high", and "n_rows", the noisy size.
-    """
-    ones, zeros = sums.reshape(2, -1)
-    sizes = ones + zeros
-    means = np.clip(ones / np.maximum(sizes, 1.0), 0.0, 1.0)
-    r = _CANDIDATES[:, None]
-    spread = noise_scale**2 * ((1 - r) ** 2 + r**2) + np.maximum(sizes, 0.0) * r * (1 - r)
-    reach = ndtri((1 + level) / 2) * np.sqrt(spread) + 1e-9
-    inside = np.abs((1 - r) * ones - r * zeros) <= reach
-    rows = [_CANDIDATES[column] if column.any() else _CANDIDATES for column in inside.T]
-    return pd.DataFrame(
-        {
-            "mean": means,
-            "low": np.minimum([found.min() for found in rows], means),
-            "high": np.maximum([found.max() for found in rows], means),
-            "n_rows": sizes,
-        },
-        index=pd.Index(groups, name="group", tupleize_cols=False),
-    )

@@ -236,6 +236,8 @@ class Descent:
         Positions of the strata from which the mechanism draws secret batches.
     batch_sizes : tuple of int
         Batch size of each stratum, private or not.
+    targeted : object
+        The objectives of all weights of a penalty with a target, or None.
     """
 
     objective: Any
@@ -243,6 +245,7 @@ class Descent:
     layer_widths: tuple
     private: tuple[int, ...]
     batch_sizes: tuple[int, ...]
+    targeted: Any = None
 
 
 class SlicedEstimator(TrainedEstimator):
@@ -267,8 +270,11 @@ class SlicedEstimator(TrainedEstimator):
     def _gradient(self):
         return self._completed("gradient")
 
-    def _price(self, strata, sensitivities, n_samples):
-        """Return the mechanism of all steps, calibrated from public quantities alone."""
+    def _price(self, strata, sensitivities, n_samples, n_measurements=0):
+        """Return the mechanism of all steps, calibrated from public quantities alone.
+
+        ``n_measurements`` more releases follow the steps.
+        """
         batch_sizes = strata.batch_sizes(self._gradient.batch_fraction)
         return StratifiedGaussianMechanism(
             [
@@ -279,10 +285,10 @@ class SlicedEstimator(TrainedEstimator):
             ],
             epsilon=self.epsilon,
             delta=self._delta(n_samples),
-            n_releases=self._training.max_iter,
+            n_releases=self._training.max_iter + n_measurements,
         )
 
-    def _report(self, mechanism, layer_widths, norms, **fields):
+    def _report(self, mechanism, layer_widths, norms, *, n_measured=0, measurements=0, **fields):
         """Return the privacy report of a fit.
 
         Parameters
@@ -292,16 +298,24 @@ class SlicedEstimator(TrainedEstimator):
             Widths of the linear layers whose gradients are released.
         norms : dict of str to float
             Largest possible norm of the mean gradient of each term of the objective.
+        n_measured : int
+            Number of entries of a release besides the gradient.
+        measurements : int
+            Number of releases after the gradients.
         **fields
             Fields of the report that depend on the estimator.
         """
         n_values = sum(
             (n_in + 1) * n_out for widths in layer_widths for n_in, n_out in pairwise(widths)
         )
-        rounding = mechanism.n_releases * n_values * ROUNDING if mechanism.noise_scale else 0.0
+        events = (Event("gradients", mechanism.n_releases - measurements),)
+        if measurements:
+            events += (Event("group_means", measurements),)
+        n_rounded = mechanism.n_releases * (n_values + n_measured)
+        rounding = n_rounded * ROUNDING if mechanism.noise_scale else 0.0
         report = PrivacyReport(
             name=type(self).__name__,
-            events=(Event("gradients", mechanism.n_releases),),
+            events=events,
             epsilon=mechanism.epsilon,
             delta=mechanism.delta if math.isfinite(mechanism.epsilon) else 0.0,
             noise_source=self._noise_description(),
@@ -339,7 +353,7 @@ class SlicedEstimator(TrainedEstimator):
         raise NotImplementedError(f"{type(self).__name__} has no method _gradients.")
 
     def _release(self, plan, records, seed):
-        """Train the network on released gradients; return it and the number of released steps."""
+        """Train the network; return it, the number of steps, and the means released at the end."""
         descent = plan.details
         # Initial weights and directions are public, so their generators are not those of the noise.
         noise_seed, init_seed, public_seed = split_random_state(seed, 3)
@@ -358,16 +372,24 @@ class SlicedEstimator(TrainedEstimator):
         def batch_gradient(drawn):
             return gradient(private.rows(drawn, noise))
 
-        return module, self._descend(module, batch_gradient, descent.mechanism, noise, finish)
+        run = descent.mechanism.run(noise)
+        n_iter = self._descend(module, batch_gradient, run, finish)
+        if descent.targeted is None:
+            return module, n_iter
+        measured = []
+        for _ in range(n_iter, descent.mechanism.n_releases):
+            rows = private.rows(run.draw(), noise)
+            measured.append(run.release(self._outcome_vector(descent, module, tensors, rows)))
+        return module, n_iter, np.array(measured)
 
     def _learn(self, plan, released, seed):
         """Store the trained network and the mechanism that released its gradients."""
         mechanism = plan.details.mechanism
         self.mechanism_ = mechanism
         self.noise_multiplier_ = 0.0 if mechanism is None else mechanism.noise_multiplier
-        self.module_, self.n_iter_ = released
+        self.module_, self.n_iter_ = released[:2]
 
-    def _descend(self, module, gradient_fn, mechanism, noise, finish=None):
+    def _descend(self, module, gradient_fn, run, finish=None):
         """Train ``module`` on noisy released gradients, and return the number of steps.
 
         Parameters
@@ -375,8 +397,7 @@ class SlicedEstimator(TrainedEstimator):
         module : torch.nn.Module
         gradient_fn : callable
             Maps positions within each stratum to a list of gradients, one per parameter.
-        mechanism : StratifiedGaussianMechanism
-        noise : NoiseSource
+        run : StratifiedGaussianRun
         finish : callable, optional
             Maps the released gradients to those of the step, one per parameter of ``module``. It
             reads no private record.
@@ -385,7 +406,6 @@ class SlicedEstimator(TrainedEstimator):
         -------
         int
         """
-        run = mechanism.run(noise)
 
         def released_gradient(step):
             gradients = gradient_fn(run.draw())

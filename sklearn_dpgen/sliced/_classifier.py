@@ -5,6 +5,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from torch import nn
+from torch.nn import functional
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.domains import Ball
@@ -16,9 +17,10 @@ from sklearn_dpgen.persistence._networks import check_classifier
 from sklearn_dpgen.sliced._base import ClippedGradient, setting_defaults
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
+from sklearn_dpgen.sliced._parity import ParityTarget
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
 from sklearn_dpgen.utils._torch import resolve_device
-from sklearn_dpgen.utils._validation import check_count, fit_context, validate_data
+from sklearn_dpgen.utils._validation import Interval, Real, check_count, fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairClassifier"]
 
@@ -36,7 +38,14 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     Parameters
     ----------
     alpha : float, default=0.5
-        Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the labels.
+        Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the labels. Not read with a
+        target.
+    max_gap : float or None, default=None
+        Target: the largest difference of two groups' rates of decisions for a class. Another
+        penalty, on differences of mean probabilities, then gets as strong as the target asks for,
+        by rates that each step measures (:ref:`parity_targets`).
+    min_ratio : float or None, default=None
+        Target: the smallest ratio of two groups' rates of decisions, of two classes for the second.
     penalty : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
         Whether groups are compared over all records, or within each label.
     classes : array-like of shape (n_classes,) or None, default=None
@@ -94,6 +103,11 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         Standard deviation of the noise divided by the sensitivity.
     mechanism_ : StratifiedGaussianMechanism
         The mechanism of a step; ``mechanism_.epsilons(t)`` is the cost of t steps for each stratum.
+    parity_ : DataFrame
+        Measured rates of a fit with a target, by group, and by label for equalized odds: "mean",
+        the rate of decisions for the second class, or for each "output" of several; "low" and
+        "high", a 95 % confidence interval of the population rate; and "n_rows", the size of the
+        group, in persons with ``unit``, and noisy with ``protect_groups``.
     groups_ : list or None
         The groups, in order; None if the fit had no ``sensitive_features``.
     n_iter_ : int
@@ -110,7 +124,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     **Formal guarantee**
 
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
-        network and its predictions for other records.
+        network and its predictions for other records; with a target of all measured rates too.
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
         With ``penalty="equalized_odds"``: replace one record by another of the same group and with
         the same label; sizes of the groups by label are public. With ``protect_groups``, or without
@@ -131,8 +145,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         groups; what was fitted on the same records before, such as a scaler; other fits of the same
         records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that others know or
         guess.
-    :Proof: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`; of the
-        training :ref:`central-training`.
+    :Proof: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`, with a target
+        :ref:`target_sensitivity`; of the training :ref:`central-training`.
 
     Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
     fitted on the private records is an unpaid release.
@@ -142,6 +156,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     .. [1] D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
        (sliced) Wasserstein gradients", 2025, eqs. (5) and (6) and Theorem 6.1; here with a
        sensitivity of 8 M L / n where the paper has 16 M L / n, and M = 1/2 for probabilities.
+       Multipliers that follow measured rates are those of A. Cotter, H. Jiang and K. Sridharan,
+       "Two-player games for efficient non-convex constrained optimization", ALT 2019.
 
     Examples
     --------
@@ -158,6 +174,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     _saved_state: dict = {"classes_": Array("biufUO", 1)}
     _parameter_constraints: dict = {
         **FairPredictor._parameter_constraints,
+        "min_ratio": [Interval(Real, 0, 1, closed="both"), None],
         "classes": ["array-like", None],
     }
     _setting_defaults: dict = setting_defaults(
@@ -175,6 +192,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         self,
         alpha: float = 0.5,
         *,
+        max_gap: float | None = None,
+        min_ratio: float | None = None,
         penalty: str = "demographic_parity",
         classes: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -188,6 +207,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.alpha = alpha
+        self.max_gap = max_gap
+        self.min_ratio = min_ratio
         self.penalty = penalty
         self.classes = classes
         self.groups = groups
@@ -261,6 +282,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
             n_features,
             groups,
             ball=self._ball(ball),
+            outcome_ball=ball,
             layer_widths=[self._layer_widths(check_count(n_features, "n_features"), n_logits)],
             public=("label_set",) if self.classes is None or has_public_labels else (),
         )
@@ -281,6 +303,24 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
 
     def _head(self, n_outputs):
         return nn.Sigmoid() if n_outputs == 1 else nn.Softmax(dim=1)
+
+    def _target(self):
+        if self.max_gap is None and self.min_ratio is None:
+            return None
+        return ParityTarget(self.max_gap, self.min_ratio, of_rates=True)
+
+    @property
+    def _n_outcomes(self):
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _output_names(self):
+        return self.classes_
+
+    def _outcomes(self, outputs):
+        if outputs.shape[1] == 1:
+            return (outputs > 0.5).to(outputs.dtype)
+        labels = outputs.argmax(dim=1)
+        return functional.one_hot(labels, outputs.shape[1]).to(outputs.dtype)
 
     def _residuals(self, module, outputs, targets):
         if outputs.shape[1] == 1:

@@ -1,20 +1,25 @@
 """Base classes of the estimators whose outputs are compared between groups."""
 
 import math
+import warnings
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, starmap
 from typing import Self
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
+from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import NoisyGradientsWarning, PublicValueError, SmallGroupWarning
 from sklearn_dpgen.ledger._base import Plan
+from sklearn_dpgen.persistence._declarations import Array, Maybe, demand
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
     ClippedGradient,
@@ -24,6 +29,7 @@ from sklearn_dpgen.sliced._base import (
     linear_layers,
 )
 from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
+from sklearn_dpgen.sliced._parity import DualAscent, MeanPenalty, ParityTarget, Targeted
 from sklearn_dpgen.sliced._strata import (
     GROUP_WEIGHTS,
     PENALTIES,
@@ -57,6 +63,10 @@ _JACOBIAN_BOUNDS = {"spectral": "spectral_clip", "componentwise": "component_cli
 # records (4 and 16 features, n = 300 to 10000, epsilon from 0.5 to 4), and on Adult (100 features).
 _HALVING_NOISE = 0.15
 _TOLERATED_NOISE = 0.025
+# Limits of the multipliers of a target, of which the largest is taken that noise allows.
+_LIMITS = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
+# Number of releases that measure the means of a fitted network, relative to the number of steps.
+_MEASUREMENTS = 0.05
 # The warning names the smallest group if it multiplies the noise by more than this.
 _TOLERATED_FACTOR = 2.0
 # A penalty is weak if unequal groups leave it less than this share of the weight of equal ones, and
@@ -68,7 +78,7 @@ _WEAK = 0.5
 _LARGEST_REMEDY = 0.95
 
 
-def noise_message(objective, mechanism, groups, n_features):
+def noise_message(objective, mechanism, groups, n_features, has_target=False):
     """Return a warning about the noise of a fit, or None if it hardly affects the task.
 
     After T steps the mean of all gradients has noise σ / √T per parameter, and σ √((d + 1) / T) on
@@ -83,27 +93,31 @@ def noise_message(objective, mechanism, groups, n_features):
     groups : sequence
         Names of the groups, indexed by their codes.
     n_features : int
+    has_target : bool
+        Whether the penalty follows a target.
 
     Returns
     -------
     str or None
     """
     strata, task = objective.strata, (1 - objective.alpha) * objective.task_clip
-    if not strata.pairs or objective.alpha == 0 or task == 0:
+    if not strata.pairs or (objective.alpha == 0 and not has_target) or task == 0:
         return None
     noise = mechanism.noise_scale * math.sqrt((n_features + 1) / mechanism.n_releases) / task
     if noise <= _TOLERATED_NOISE:
         return None
     kept = 1 / (1 + (noise / _HALVING_NOISE) ** 2)
     n_samples = sum(strata.sizes)
+    of_group = "" if has_target else _small_group_message(objective, mechanism, groups)
     return (
         f"The noise of the whole fit has norm {noise:.2g} on the weights of one output, relative "
         f"to the clipped gradient of the task: a classifier keeps about {kept:.0%} of the AUC "
         "above 0.5 that it has without noise. "
-        f"{_small_group_message(objective, mechanism, groups)}These settings need about "
+        f"{of_group}These settings need about "
         f"{n_samples * noise / _TOLERATED_NOISE:.0f} records, got {n_samples}. Raise epsilon, or "
-        "lower alpha or jacobian_clip. Fitting without the penalty and adjusting the predictions "
-        "by group afterwards needs far fewer: sklearn_dpgen.predictors.BarycenterClassifier."
+        f"lower {'' if has_target else 'alpha or '}jacobian_clip. Fitting without the penalty and "
+        "adjusting the predictions by group afterwards needs far fewer: "
+        "sklearn_dpgen.predictors.BarycenterClassifier."
     )
 
 
@@ -274,7 +288,16 @@ class FairEstimator(SlicedEstimator):
         return make_strata(sizes, declared=self.groups is not None)
 
     def _fair_plan(
-        self, strata, n_features, groups, *, ball, layer_widths, public=(), reference=None
+        self,
+        strata,
+        n_features,
+        groups,
+        *,
+        ball,
+        layer_widths,
+        public=(),
+        reference=None,
+        outcome_ball=None,
     ):
         """Plan a fit from public quantities, and warn of a missing penalty or too much noise.
 
@@ -292,13 +315,15 @@ class FairEstimator(SlicedEstimator):
             Public facts other than sizes, column names and groups.
         reference : callable, optional
             As in :class:`FairObjective`.
+        outcome_ball : Ball, optional
+            The ball of the outcomes whose means a target compares, if it is another one.
 
         Returns
         -------
         Plan
             Its details are a :class:`Descent`.
         """
-        if not strata.pairs and self.alpha > 0:
+        if not strata.pairs and (self.alpha > 0 or self._target() is not None):
             reason, hint = "sensitive_features has no pair of groups to compare", ""
             if not strata.cells:
                 reason = "sensitive_features is absent"
@@ -307,9 +332,9 @@ class FairEstimator(SlicedEstimator):
                     "set_fit_request(sensitive_features=True)."
                 )
             warn_user(f"{reason}: fitting without the penalty, as with alpha=0.{hint}", UserWarning)
-        settings = self._gradient
+        settings, target = self._gradient, self._target() if strata.pairs else None
         objective = FairObjective(
-            alpha=self.alpha if strata.pairs else 0.0,
+            alpha=self.alpha if strata.pairs and target is None else 0.0,
             strata=strata,
             task_clip=settings.task_clip,
             jacobian_clip=settings.jacobian_clip,
@@ -320,22 +345,90 @@ class FairEstimator(SlicedEstimator):
             reference=reference,
         )
         batch_sizes, n_samples = strata.batch_sizes(settings.batch_fraction), sum(strata.sizes)
-        mechanism = self._price(strata, objective.sensitivities(batch_sizes), n_samples)
+        sensitivities, n_measured, targeted = objective.sensitivities(batch_sizes), 0, None
+        if target is not None:
+            n_measured = math.ceil(_MEASUREMENTS * self._training.max_iter)
+            targeted = self._targeted(target, objective, outcome_ball, n_features, n_measured)
+            sensitivities = targeted.sensitivities
+        mechanism = self._price(strata, sensitivities, n_samples, n_measured)
         if groups is None:
             groups = range(n_samples) if self.groups is None else check_groups(self.groups)
-        message = noise_message(objective, mechanism, groups, n_features)
+        message = noise_message(objective, mechanism, groups, n_features, targeted is not None)
         if message is not None:
             warn_user(message, NoisyGradientsWarning)
         message = weak_penalty_message(objective)
         if message is not None:
             warn_user(message, SmallGroupWarning)
-        norms = dict(zip(("the task", "the penalty"), objective.largest_gradients(), strict=True))
+        task, penalty = objective.largest_gradients()
+        released = {}
+        if targeted is not None:
+            penalty, released = targeted.penalty.largest_gradient(), targeted.released(n_measured)
+            # As it is released, and enlarged the most where there is no multiplier.
+            task *= targeted.largest_gain()
         report = self._report(
-            mechanism, layer_widths, norms, **self._guarantee_fields(objective, public)
+            mechanism,
+            layer_widths,
+            {"the task": task, "the penalty": penalty},
+            **released,
+            **self._guarantee_fields(
+                objective,
+                public,
+                has_penalty=penalty > 0,
+                radius=(ball if targeted is None else outcome_ball).radius,
+            ),
         )
         private = tuple(range(len(strata.sizes)))
-        descent = Descent(objective, mechanism, tuple(layer_widths), private, tuple(batch_sizes))
+        descent = Descent(
+            objective, mechanism, tuple(layer_widths), private, tuple(batch_sizes), targeted
+        )
         return Plan(report, descent)
+
+    def _target(self):
+        """Return what is asked of the mean outcomes of groups, or None."""
+
+    def _targeted(self, target, objective, ball, n_features, n_measured):
+        """Return the target with its penalty, as strong as noise allows.
+
+        At the limit of the multipliers the noise of the whole fit, relative to the gradient of the
+        task, is at most what needs no warning, if any limit does that.
+        """
+        settings, strata = self._gradient, objective.strata
+        batch_sizes = tuple(strata.batch_sizes(settings.batch_fraction))
+        for limit in _LIMITS:
+            penalty = MeanPenalty(
+                strata,
+                settings.group_weights,
+                settings.jacobian_clip,
+                settings.jacobian_clipping,
+                limit,
+            )
+            tasks = tuple(objective.sensitivities(batch_sizes))
+            targeted = Targeted(target, penalty, ball, batch_sizes, tasks)
+            with warnings.catch_warnings():
+                # The price of the limit that is chosen warns.
+                warnings.simplefilter("ignore")
+                mechanism = self._price(
+                    strata, targeted.sensitivities, sum(strata.sizes), n_measured
+                )
+            noise = mechanism.noise_scale * math.sqrt((n_features + 1) / mechanism.n_releases)
+            if noise <= _TOLERATED_NOISE * objective.task_clip:
+                break
+        return targeted
+
+    def _outcomes(self, outputs):
+        """Return the outcomes of compared outputs, whose means a target compares."""
+        return outputs
+
+    def _outcome_vector(self, descent, module, tensors, rows):
+        """Return the means of the outcomes of a batch, scaled to the sensitivity of a step."""
+        return self._measure(descent.targeted.at_end, module, tensors, rows).cpu().numpy()
+
+    @torch.no_grad()
+    def _measure(self, measured, module, tensors, rows):
+        X, _, _, *cells = tensors
+        rows, batch = _batch(rows, X.device)
+        outcomes = self._outcomes(self._task_and_compared(module)[1](X[rows]))
+        return measured.vector(outcomes, batch, cells[0][rows] if cells else None)
 
     def _task_and_compared(self, module):
         """Return the network of the task loss, and that of the outputs to compare."""
@@ -354,31 +447,57 @@ class FairEstimator(SlicedEstimator):
             objective = replace(objective, reference=partial(objective.reference, rng=rng))
         task, compared = self._task_and_compared(module)
         draw_directions = self._directions(direction_seed, objective.ball.n_features, X.device)
+        if descent.targeted is not None:
+            mechanism = descent.mechanism
+            ascent = DualAscent(descent.targeted, mechanism.n_releases, mechanism.noise_scale)
 
         def gradient(rows):
-            stops = list(accumulate(map(len, rows)))
-            rows = torch.from_numpy(np.concatenate(rows)).to(X.device)
+            rows, batch = _batch(rows, X.device)
             return fair_gradient(
                 objective.of_batch(cells[0][rows]) if cells else objective,
                 task,
                 compared,
                 lambda outputs: self._residuals(module, outputs, targets[rows]),
                 X[rows],
-                [slice(a, b) for a, b in pairwise([0, *stops])],
+                batch,
                 draw_directions(),
                 weights[rows],
             )
 
-        return gradient, None
+        def targeted_gradient(rows):
+            parts, (indices, batch) = gradient(rows), _batch(rows, X.device)
+            penalty = descent.targeted.penalty.gradient(
+                compared,
+                X[indices],
+                batch,
+                ascent.multipliers,
+                cells[0][indices] if cells else None,
+                ascent.shares,
+            )
+            gain = descent.targeted.gain(ascent.multipliers, ascent.shares)
+            for part, own in zip(parts, penalty, strict=False):
+                part += own
+                part *= gain
+            return [*parts, self._measure(descent.targeted.in_steps, module, tensors, rows)]
 
-    def _guarantee_fields(self, objective, public):
+        def finish(released):
+            *parts, means = released
+            gain = descent.targeted.gain(ascent.multipliers, ascent.shares)
+            ascent.update(means.cpu().numpy())
+            return [part / gain for part in parts]
+
+        if descent.targeted is None:
+            return gradient, None
+        return targeted_gradient, finish
+
+    def _guarantee_fields(self, objective, public, *, has_penalty, radius):
         """Return the neighbouring relation, public facts, bounds and caveats of the report."""
         public, bounds = ["n_samples", "column_names", *public], []
         if objective.alpha < 1:
             bounds += [Bound("task_clip", objective.task_clip), *self._weight_bounds]
-        if objective.alpha > 0:
+        if has_penalty:
             bounds.append(Bound(_JACOBIAN_BOUNDS[objective.clipping], objective.jacobian_clip))
-            bounds.append(Bound("output_radius", objective.ball.radius))
+            bounds.append(Bound("output_radius", radius))
         fields = {"norm": "l2", "bounds": tuple(bounds), "caveats": CAVEATS}
         if objective.strata.cells and not objective.strata.protects_cells:
             within = objective.strata.within_labels
@@ -396,14 +515,92 @@ class FairEstimator(SlicedEstimator):
         return self._forward(self.module_[0] if first_module else self.module_, X)
 
 
+def _batch(rows, device):
+    """Return the rows of all strata in one tensor, and the positions of each stratum in it."""
+    stops = accumulate(map(len, rows), initial=0)
+    return torch.from_numpy(np.concatenate(rows)).to(device), list(starmap(slice, pairwise(stops)))
+
+
 class FairPredictor(FairEstimator):
     """Base class of the classifier and the regressor, whose predictions the penalty compares."""
 
+    _saved_state: dict = {"_parity": Maybe(Array("f", 3)), "_parity_cells": Maybe(Array("i", 2))}
     _parameter_constraints: dict = {
         **FairEstimator._parameter_constraints,
+        "max_gap": [Interval(Real, 0, None, closed="left"), None],
         "penalty": [StrOptions(set(PENALTIES))],
     }
     _weight_bounds = (Bound("weight_clip", 1.0),)
+
+    @property
+    def parity_(self) -> pd.DataFrame:
+        """Mean prediction of each group, with intervals, of a fit with a target."""
+        if not hasattr(self, "_parity"):
+            raise AttributeError("parity_ is available after a fit with a target and groups only.")
+        (groups, labels), names = self._parity_cells.T, self.groups_ or []
+        levels = {"group": [names[group] for group in groups] * len(self._parity)}
+        if labels[0] >= 0:
+            levels["label"] = list(self.classes_[labels]) * len(self._parity)
+        if len(self._parity) > 1:
+            levels["output"] = list(np.repeat(self._output_names(), len(groups)))
+        index = pd.Index(levels["group"], name="group", tupleize_cols=False)
+        if len(levels) > 1:
+            index = pd.MultiIndex.from_arrays([*levels.values()], names=[*levels])
+        columns = ["mean", "low", "high", "n_rows"]
+        return pd.DataFrame(np.concatenate(self._parity), index=index, columns=columns)
+
+    @property
+    def _n_outcomes(self):
+        """Number of outcomes whose means are measured."""
+        raise NotImplementedError(f"{type(self).__name__} has no property _n_outcomes.")
+
+    def _output_names(self):
+        """Return the name of each outcome whose mean is measured, if there are several."""
+        return range(len(self._parity))
+
+    def _target(self):
+        return None if self.max_gap is None else ParityTarget(self.max_gap)
+
+    def _learn(self, plan, released, seed):
+        super()._learn(plan, released, seed)
+        targeted = plan.details.targeted
+        if targeted is None:
+            return
+        strata, scale = targeted.penalty.strata, plan.details.mechanism.noise_scale
+        self._parity = targeted.at_end.intervals(released[2], scale)
+        if targeted.target.of_rates:
+            self._parity[:, :, :3] = self._parity[:, :, :3].clip(0, 1)
+        self._parity_cells = np.array(
+            [[group, -1 if label is None else label] for group, label in strata.cells]
+        )
+        means, reach = self._parity[:, :, 0].T, np.ptp(self._parity[:, :, 1:3], axis=2).T / 2
+        # All comparisons together are false in one fit of 20.
+        n_compared = len(strata.pairs) * len(self._parity)
+        reach = reach * ndtri(1 - 0.025 / n_compared) / ndtri(0.975)
+        if any(targeted.target.is_missed(means[[*p]], reach[[*p]]) for p in strata.pairs):
+            warn_user(
+                f"The fit misses {targeted.target} by more than the noise of parity_, which holds "
+                "the mean of each group. Ask for less, raise epsilon, or adjust the predictions: "
+                "sklearn_dpgen.predictors.BarycenterClassifier or BarycenterRegressor.",
+                ConvergenceWarning,
+            )
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        if not hasattr(self, "_parity"):
+            return
+        cells, labels = getattr(self, "_parity_cells", np.zeros((0, 0))), ()
+        if hasattr(self, "classes_"):
+            labels = self.classes_
+        demand(
+            cells.shape == (self._parity.shape[1], 2)
+            and self._parity.shape[::2] == (self._n_outcomes, 4)
+            and self._parity.size > 0
+            and (cells >= [0, -1]).all()
+            and (cells < [len(self.groups_ or ()), len(labels)]).all()
+            and len({bool(label < 0) for label in cells[:, 1]}) == 1,
+            "Measured means do not fit the groups.",
+        )
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -439,7 +636,14 @@ class FairPredictor(FairEstimator):
         ------
         TrainingDivergedError
             A noisy gradient or a parameter is not finite.
+
+        Warns
+        -----
+        ConvergenceWarning
+            The means in ``parity_`` miss a target by more than their intervals allow.
         """
+        for name in ("_parity", "_parity_cells"):
+            self.__dict__.pop(name, None)
         return self._fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
 
     def _head(self, n_outputs):

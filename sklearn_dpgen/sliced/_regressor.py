@@ -38,7 +38,12 @@ class DPSlicedWassersteinFairRegressor(
     Parameters
     ----------
     alpha : float, default=0.5
-        Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the targets.
+        Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the targets. Not read with
+        ``max_gap``.
+    max_gap : float or None, default=None
+        The largest Euclidean distance of two groups' mean predictions, in the units of the target.
+        Another penalty, on differences of means, then gets as strong as that asks for, by means
+        that each step measures (:ref:`parity_targets`).
     y_domain : Domain, tuple or callable
         The public set of the targets and predictions: a Box or a Ball, with a feature for each
         output; or the bounds ``(low, high)`` of a box, numbers or arrays; or a function of
@@ -90,6 +95,11 @@ class DPSlicedWassersteinFairRegressor(
         Standard deviation of the noise divided by the sensitivity.
     mechanism_ : StratifiedGaussianMechanism
         The mechanism of a step; ``mechanism_.epsilons(t)`` is the cost of t steps for each stratum.
+    parity_ : DataFrame
+        Measured means of a fit with ``max_gap``, by group: "mean", that of each "output" if there
+        are several; "low" and "high", a 95 % confidence interval of the population mean; and
+        "n_rows", the size of the group, in persons with ``unit``, and noisy with
+        ``protect_groups``.
     groups_ : list or None
         The groups, in order; None if the fit had no ``sensitive_features``.
     y_domain_ : Domain
@@ -113,7 +123,7 @@ class DPSlicedWassersteinFairRegressor(
     **Formal guarantee**
 
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
-        network and its predictions for other records.
+        network and its predictions for other records; with ``max_gap`` of all measured means too.
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
         With ``protect_groups``, or without sensitive features: replace one record; the number of
         records is public. With ``unit``: a person with all their rows in place of a record.
@@ -131,8 +141,8 @@ class DPSlicedWassersteinFairRegressor(
         groups; what was fitted on the same records before, such as a scaler; other fits of the same
         records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that others know or
         guess.
-    :Proof: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`; of the
-        training :ref:`central-training`.
+    :Proof: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`, with
+        ``max_gap`` :ref:`target_sensitivity`; of the training :ref:`central-training`.
 
     Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
     fitted on the private records is an unpaid release.
@@ -177,6 +187,7 @@ class DPSlicedWassersteinFairRegressor(
         self,
         alpha: float = 0.5,
         *,
+        max_gap: float | None = None,
         y_domain: Domain | tuple[ArrayLike, ArrayLike] | Callable[..., Domain],
         penalty: str = "demographic_parity",
         groups: ArrayLike | None = None,
@@ -190,6 +201,7 @@ class DPSlicedWassersteinFairRegressor(
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.alpha = alpha
+        self.max_gap = max_gap
         self.y_domain = y_domain
         self.penalty = penalty
         self.groups = groups
@@ -254,6 +266,7 @@ class DPSlicedWassersteinFairRegressor(
             n_features,
             groups,
             ball=self._ball(Ball(1.0, n_features=n_outputs)),
+            outcome_ball=enclosing_ball(domain),
             layer_widths=[self._layer_widths(check_count(n_features, "n_features"), n_outputs)],
             public=("y_domain",),
         )
@@ -289,6 +302,14 @@ class DPSlicedWassersteinFairRegressor(
     def _head(self, n_outputs):
         ball = enclosing_ball(self.y_domain_)
         return DomainHead(standardize_domain(self.y_domain_, ball.center, ball.radius))
+
+    @property
+    def _n_outcomes(self):
+        return self.y_domain_.n_features
+
+    def _outcomes(self, outputs):
+        ball = enclosing_ball(self.y_domain_)
+        return outputs.new_tensor(ball.center) + ball.radius * outputs
 
     def _residuals(self, module, outputs, targets):
         outputs = outputs.detach().requires_grad_()

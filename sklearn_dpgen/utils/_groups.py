@@ -6,6 +6,7 @@ from functools import wraps
 import numpy as np
 import pandas as pd
 import sklearn
+from scipy.special import ndtri
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
@@ -16,10 +17,13 @@ __all__ = [
     "check_sensitive_features",
     "encode_rows",
     "last_step",
+    "mean_intervals",
     "takes_groups",
     "with_groups",
 ]
 
+# Grid on which the ends of an interval are searched.
+_CANDIDATES = np.linspace(0, 1, 2001)
 _BY_GROUP = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score")
 
 
@@ -221,3 +225,44 @@ def _encode_column(series, name):
         # Missing values have the code -1, the last position.
         return np.append(np.argsort(order), len(order))[codes].astype(np.int64), [*ordered, None]
     return np.argsort(order)[codes], ordered
+
+
+def mean_intervals(sums, noise_scale, groups, level=0.95):
+    """Return the mean of each group, with a confidence interval for the population mean.
+
+    The interval holds each r for which the noisy (1 - r) Σ z - r Σ (1 - z), of mean 0 at the
+    population mean, is within the quantile of its normal noise and of sampling with the largest
+    variance of an outcome, r (1 - r).
+
+    Parameters
+    ----------
+    sums : ndarray of shape (2 * n_groups,)
+        Released sums of outcomes z in [0, 1] by group, then those of 1 - z.
+    noise_scale : float
+        Standard deviation of the noise on each sum.
+    groups : list
+    level : float, default=0.95
+        Confidence level.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by group: "mean" in [0, 1], "low", "high", and "n_rows", the noisy size.
+    """
+    ones, zeros = sums.reshape(2, -1)
+    sizes = ones + zeros
+    means = np.clip(ones / np.maximum(sizes, 1.0), 0.0, 1.0)
+    r = _CANDIDATES[:, None]
+    spread = noise_scale**2 * ((1 - r) ** 2 + r**2) + np.maximum(sizes, 0.0) * r * (1 - r)
+    reach = ndtri((1 + level) / 2) * np.sqrt(spread) + 1e-9
+    inside = np.abs((1 - r) * ones - r * zeros) <= reach
+    rows = [_CANDIDATES[column] if column.any() else _CANDIDATES for column in inside.T]
+    return pd.DataFrame(
+        {
+            "mean": means,
+            "low": np.minimum([found.min() for found in rows], means),
+            "high": np.maximum([found.max() for found in rows], means),
+            "n_rows": sizes,
+        },
+        index=pd.Index(groups, name="group", tupleize_cols=False),
+    )

@@ -63,7 +63,7 @@ def test_a_release_states_its_own_defaults(estimator):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
 def test_constructors_are_short(estimator):
-    most = 12 if estimator in SLICED else 23 if estimator in VOTING else 18
+    most = 14 if estimator in SLICED else 23 if estimator in VOTING else 18
     assert len(estimator.get_params(deep=False)) <= most
 
 

@@ -16,9 +16,9 @@ from sklearn_dpgen.predictors._group_counts import (
     kept_part,
     maps_of_halves,
     maps_of_scores,
-    mean_intervals,
     outcome_sums,
 )
+from sklearn_dpgen.utils._groups import mean_intervals
 
 ANY = st.one_of(st.floats(-2, 2), st.sampled_from([np.nan, np.inf, -np.inf, 0.0, 1.0, 0.5]))
 RECORDS = st.lists(st.tuples(ANY, st.integers(0, 2)), min_size=1, max_size=12)

@@ -107,9 +107,9 @@ def probe(monkeypatch):
     """
     seen = {}
 
-    def descend(self, module, gradient_fn, mechanism, noise, finish=None):
+    def descend(self, module, gradient_fn, run, finish=None):
         start = [parameter.detach().clone() for parameter in module.parameters()]
-        rows = seen["rows"] or [np.arange(stratum.size) for stratum in mechanism.strata]
+        rows = seen["rows"] or [np.arange(stratum.size) for stratum in run._mechanism.strata]
         gradients = []
         for scale in seen["scales"]:
             with torch.no_grad():
@@ -117,8 +117,9 @@ def probe(monkeypatch):
                     parameter.copy_(scale * first)
             gradients.append(torch.cat([g.flatten() for g in gradient_fn(rows)]).numpy())
         seen["result"] = SimpleNamespace(
-            gradients=np.array(gradients), mechanism=mechanism, module=module
+            gradients=np.array(gradients), mechanism=run._mechanism, module=module
         )
+        return run._mechanism.n_releases - 1
 
     monkeypatch.setattr(SlicedEstimator, "_descend", descend)
 

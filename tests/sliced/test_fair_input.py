@@ -278,6 +278,8 @@ def test_equalized_odds_is_for_the_classifier(tiny, table):
 
 _BAD = {
     "alpha": [-0.1, 1.1, np.nan, "a"],
+    "max_gap": [-0.1, np.nan, "a"],
+    "min_ratio": [-0.1, 1.1, np.nan, "a"],
     "protect_groups": [2, "yes", None],
     "epsilon": [0, -1.0, np.nan],
     "delta": [0.0, 1.0, "small"],

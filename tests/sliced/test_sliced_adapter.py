@@ -82,9 +82,9 @@ def gradients(adapter, table, monkeypatch, scales=(0.3, 1.0, 10.0)):
     """Return what would be released at multiples of the starting weights, and the mechanism."""
     seen = []
 
-    def descend(self, module, gradient_fn, mechanism, noise, finish=None):
+    def descend(self, module, gradient_fn, run, finish=None):
         start = [p.detach().clone() for p in module.parameters()]
-        rows = [np.arange(stratum.batch_size) for stratum in mechanism.strata]
+        rows = [np.arange(stratum.batch_size) for stratum in run._mechanism.strata]
         for scale in scales:
             with torch.no_grad():
                 for parameter, first in zip(module.parameters(), start, strict=True):
@@ -280,10 +280,10 @@ def test_models_depend_on_private_records_by_releases_alone(table, private, monk
     assert is_told_by_releases_alone(table, monkeypatch, private)
     descend = SlicedEstimator._descend
 
-    def leaking(self, module, gradient_fn, mechanism, noise, finish=None):
-        rows = [np.arange(stratum.batch_size) for stratum in mechanism.strata]
+    def leaking(self, module, gradient_fn, run, finish=None):
+        rows = [np.arange(stratum.batch_size) for stratum in run._mechanism.strata]
         leak = sum(gradient.sum() for gradient in gradient_fn(rows))
-        n_iter = descend(self, module, gradient_fn, mechanism, noise, finish)
+        n_iter = descend(self, module, gradient_fn, run, finish)
         with torch.no_grad():
             next(module.parameters())[0, 0] += leak
         return n_iter
