@@ -48,6 +48,7 @@ _LAYERS: dict[type[nn.Module], dict] = {
     nn.SiLU: {},
     nn.Tanh: {},
     nn.Sigmoid: {},
+    nn.Softmax: {"dim": int},
 }
 _WITH_BIAS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 
@@ -87,6 +88,8 @@ def _register(kind, hints):
         for value in found.values():
             is_short = not isinstance(value, tuple) or len(value) <= _MOST_LAYERS
             demand(is_short, "A network has too many layers.")
+        # Over another dimension, outputs of one row would depend on other rows.
+        demand(found.get("dim", 1) == 1, "A network has a softmax over rows.")
         # Sizes that the weights do not have would take memory before anything compares them.
         with torch.device("meta"):
             network = _construct(kind, found, weights)

@@ -10,13 +10,16 @@ import pytest
 from contract_cases import CASES
 from saved_cases import FITS, FRAME, IDS, SECRET_NAME, SECRET_SEED, SIDE, fitted, wide_frame
 from sklearn.base import clone
+from torch import nn
 
 import sklearn_dpgen
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import Mechanism
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.persistence._declarations import _MODULE_OF, find_class
 from sklearn_dpgen.persistence._files import SavedEstimator, declared
+from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -233,3 +236,17 @@ def test_a_refit_is_charged_as_usual(path, tmp_path):
     assert len(book.report().charges) == 2
     with pytest.raises(sklearn_dpgen.exceptions.BudgetExceededError):
         case.fit(FRAME, SIDE, loaded)
+
+
+def test_three_classes_are_saved_and_a_softmax_over_rows_is_refused(path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 3)), np.array(list("xyz"))[np.arange(90) % 3]
+    model = DPSlicedWassersteinFairClassifier(
+        0.0, classes=list("xyz"), training=Training(max_iter=3)
+    )
+    model.fit(X, y)
+    loaded = through_a_file(model, path)
+    assert as_bytes(loaded.predict_proba(X)) == as_bytes(model.predict_proba(X))
+    model.module_[1] = nn.Softmax(dim=0)
+    with pytest.raises(ValueError, match="softmax over rows"):
+        model.save(path)
