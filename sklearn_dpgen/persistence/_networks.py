@@ -89,7 +89,8 @@ def _register(kind, hints):
             is_short = not isinstance(value, tuple) or len(value) <= _MOST_LAYERS
             demand(is_short, "A network has too many layers.")
         # Over another dimension, outputs of one row would depend on other rows.
-        demand(found.get("dim", 1) == 1, "A network has a softmax over rows.")
+        over_rows = kind is nn.Softmax and found["dim"] != 1
+        demand(not over_rows, "A network has a softmax over rows.")
         # Sizes that the weights do not have would take memory before anything compares them.
         with torch.device("meta"):
             network = _construct(kind, found, weights)

@@ -236,8 +236,8 @@ class Descent:
         Positions of the strata from which the mechanism draws secret batches.
     batch_sizes : tuple of int
         Batch size of each stratum, private or not.
-    targeted : object
-        The objectives of all weights of a penalty with a target, or None.
+    targeted : Targeted or None
+        A target of parity, with its penalty and the means that are released for it.
     """
 
     objective: Any

@@ -24,10 +24,10 @@ __all__ = ["DualAscent", "GroupMeans", "MeanPenalty", "ParityTarget", "Targeted"
 # Sensitivity of the means that a step releases, relative to that of its gradient. It adds 5 percent
 # to the noise of the gradient.
 MEASURED = 0.3
-# Change of a multiplier over all steps for a gap as large as the scale, and what the gap of the
+# Change of a multiplier over all releases for a gap as large as the scale, and what the gap of the
 # moment adds to it. Chosen, with the scales, on wages (cps1988) and simulated labels.
 GAIN, DAMPING = 20.0, 2.0
-# Share of the steps over which released means are averaged.
+# Share of the releases over which means are averaged.
 WINDOW = 0.05
 # The scale of a gap: of predictions that are numbers a share of the diameter of their domain, of
 # rates the larger one, but at least a smallest.
@@ -411,16 +411,17 @@ class DualAscent:
     Parameters
     ----------
     targeted : Targeted
-    n_steps : int
+    n_releases : int
+        Number of releases, of which the steps are all but the last.
     noise_scale : float
     """
 
-    def __init__(self, targeted, n_steps, noise_scale):
+    def __init__(self, targeted, n_releases, noise_scale):
         self._target, self._penalty = targeted.target, targeted.penalty
         self._measured = targeted.in_steps
         self._diameter = 2 * targeted.ball.radius
-        self._rate = 1 / max(1.0, WINDOW * n_steps)
-        self._gains = GAIN / n_steps, DAMPING
+        self._rate = 1 / max(1.0, WINDOW * n_releases)
+        self._gains = GAIN / n_releases, DAMPING
         self._noise_scale = self._diameter * noise_scale
         self._average, self._weight = 0.0, 0.0
         strata = self._penalty.strata
