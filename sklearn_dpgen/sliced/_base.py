@@ -237,7 +237,7 @@ class Descent:
     batch_sizes : tuple of int
         Batch size of each stratum, private or not.
     targeted : Targeted or None
-        A target of parity, with its penalty and the means that are released for it.
+        A target of parity, and the means that are released for it.
     """
 
     objective: Any
@@ -273,7 +273,7 @@ class SlicedEstimator(TrainedEstimator):
     def _price(self, strata, sensitivities, n_samples, n_measurements=0):
         """Return the mechanism of all steps, calibrated from public quantities alone.
 
-        ``n_measurements`` more releases follow the steps.
+        There are ``n_measurements`` releases besides the steps.
         """
         batch_sizes = strata.batch_sizes(self._gradient.batch_fraction)
         return StratifiedGaussianMechanism(
@@ -301,7 +301,7 @@ class SlicedEstimator(TrainedEstimator):
         n_measured : int
             Number of entries of a release besides the gradient.
         measurements : int
-            Number of releases after the gradients.
+            Number of releases besides those of gradients.
         **fields
             Fields of the report that depend on the estimator.
         """
@@ -353,7 +353,7 @@ class SlicedEstimator(TrainedEstimator):
         raise NotImplementedError(f"{type(self).__name__} has no method _gradients.")
 
     def _release(self, plan, records, seed):
-        """Train the network; return it, the number of steps, and the means released at the end."""
+        """Train the network; return it, the number of steps, and what else was released."""
         descent = plan.details
         # Initial weights and directions are public, so their generators are not those of the noise.
         noise_seed, init_seed, public_seed = split_random_state(seed, 3)
@@ -365,22 +365,35 @@ class SlicedEstimator(TrainedEstimator):
             module = self._network(descent)
         module.to(device, DTYPE)
         tensors = [torch.tensor(np.ascontiguousarray(a), device=device) for a in records.arrays]
-        gradient, finish = self._gradients(descent, module, tensors, public_seed)
         if descent.mechanism is None:
             return module, 0
 
-        def batch_gradient(drawn):
-            return gradient(private.rows(drawn, noise))
+        def rows(positions):
+            return private.rows(positions, noise)
 
         run = descent.mechanism.run(noise)
-        n_iter = self._descend(module, batch_gradient, run, finish)
-        if descent.targeted is None:
-            return module, n_iter
-        measured = []
-        for _ in range(n_iter, descent.mechanism.n_releases):
-            rows = private.rows(run.draw(), noise)
-            measured.append(run.release(self._outcome_vector(descent, module, tensors, rows)))
-        return module, n_iter, np.array(measured)
+        return module, *self._train(descent, module, tensors, run, rows, public_seed)
+
+    def _train(self, descent, module, tensors, run, rows, seed):
+        """Train a network, and return the number of steps, and what else was released.
+
+        Parameters
+        ----------
+        descent : Descent
+        module : torch.nn.Module
+        tensors : list of Tensor
+        run : StratifiedGaussianRun
+        rows : callable
+            Maps drawn positions within each stratum to the rows of a batch.
+        seed : int or None
+            Seed of public draws.
+
+        Returns
+        -------
+        tuple
+        """
+        gradient, finish = self._gradients(descent, module, tensors, seed)
+        return (self._descend(module, lambda drawn: gradient(rows(drawn)), run, finish),)
 
     def _learn(self, plan, released, seed):
         """Store the trained network and the mechanism that released its gradients."""

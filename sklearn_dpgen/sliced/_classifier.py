@@ -17,7 +17,7 @@ from sklearn_dpgen.persistence._networks import check_classifier
 from sklearn_dpgen.sliced._base import ClippedGradient, setting_defaults
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
-from sklearn_dpgen.sliced._parity import ParityTarget
+from sklearn_dpgen.sliced._parity import ParityTarget, near_decisions
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import Interval, Real, check_count, fit_context, validate_data
@@ -41,9 +41,9 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the labels. Not read with a
         target.
     max_gap : float or None, default=None
-        Target: the largest difference of two groups' rates of decisions for a class. Another
-        penalty, on differences of mean probabilities, then gets as strong as the target asks for,
-        by rates that each step measures (:ref:`parity_targets`).
+        Target: the largest difference of two groups' rates of decisions for a class. The weights of
+        a linear model are then kept where the groups are as similar as that, by mean features and
+        rates that each step measures (:ref:`parity_targets`). Not with hidden layers.
     min_ratio : float or None, default=None
         Target: the smallest ratio of two groups' rates of decisions, of two classes for the second.
     penalty : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
@@ -124,7 +124,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     **Formal guarantee**
 
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
-        network and its predictions for other records; with a target of all measured rates too.
+        network and its predictions for other records; with a target of all measured means too.
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
         With ``penalty="equalized_odds"``: replace one record by another of the same group and with
         the same label; sizes of the groups by label are public. With ``protect_groups``, or without
@@ -135,7 +135,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         where ``groups`` does not declare them. With ``unit``: numbers of persons, and not those of
         their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
-        outputs to ``output_bound``. Features need no bound.
+        outputs to ``output_bound``. Features need no bound; with a target their means are those of
+        features that are projected on a ball, which the fit finds by releases of its own.
     :Noise: Gaussian on the summed gradients of secret batches, by
         :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
         batches, in floating point, from the operating system's entropy.
@@ -156,8 +157,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     .. [1] D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
        (sliced) Wasserstein gradients", 2025, eqs. (5) and (6) and Theorem 6.1; here with a
        sensitivity of 8 M L / n where the paper has 16 M L / n, and M = 1/2 for probabilities.
-       Multipliers that follow measured rates are those of A. Cotter, H. Jiang and K. Sridharan,
-       "Two-player games for efficient non-convex constrained optimization", ALT 2019.
+       Targets are ours.
 
     Examples
     --------
@@ -321,6 +321,9 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
             return (outputs > 0.5).to(outputs.dtype)
         labels = outputs.argmax(dim=1)
         return functional.one_hot(labels, outputs.shape[1]).to(outputs.dtype)
+
+    def _step_outcomes(self, module, X):
+        return near_decisions(module[0](X))
 
     def _residuals(self, module, outputs, targets):
         if outputs.shape[1] == 1:

@@ -29,7 +29,7 @@ from sklearn_dpgen.sliced._base import (
     linear_layers,
 )
 from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
-from sklearn_dpgen.sliced._parity import DualAscent, MeanPenalty, ParityTarget, Targeted
+from sklearn_dpgen.sliced._parity import MEASURED, GapLimits, ParityTarget, Targeted
 from sklearn_dpgen.sliced._strata import (
     GROUP_WEIGHTS,
     PENALTIES,
@@ -49,6 +49,7 @@ from sklearn_dpgen.utils._validation import (
     check_count,
     check_is_fitted,
     check_weights,
+    check_widths,
     fit_context,
     validate_data,
     warn_user,
@@ -63,10 +64,6 @@ _JACOBIAN_BOUNDS = {"spectral": "spectral_clip", "componentwise": "component_cli
 # records (4 and 16 features, n = 300 to 10000, epsilon from 0.5 to 4), and on Adult (100 features).
 _HALVING_NOISE = 0.15
 _TOLERATED_NOISE = 0.025
-# Limits of the multipliers of a target, of which the largest is taken that noise allows.
-_LIMITS = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
-# Number of releases that measure the means of a fitted network, relative to the number of steps.
-_MEASUREMENTS = 0.05
 # The warning names the smallest group if it multiplies the noise by more than this.
 _TOLERATED_FACTOR = 2.0
 # A penalty is weak if unequal groups leave it less than this share of the weight of equal ones, and
@@ -114,9 +111,9 @@ def noise_message(objective, mechanism, groups, n_features, has_target=False):
         f"to the clipped gradient of the task: a classifier keeps about {kept:.0%} of the AUC "
         "above 0.5 that it has without noise. "
         f"{of_group}These settings need about "
-        f"{n_samples * noise / _TOLERATED_NOISE:.0f} records, got {n_samples}. Raise epsilon, or "
-        f"lower {'' if has_target else 'alpha or '}jacobian_clip. Fitting without the penalty and "
-        "adjusting the predictions by group afterwards needs far fewer: "
+        f"{n_samples * noise / _TOLERATED_NOISE:.0f} records, got {n_samples}. Raise epsilon"
+        f"{'' if has_target else ', or lower alpha or jacobian_clip'}. Fitting without the penalty "
+        "and adjusting the predictions by group afterwards needs far fewer: "
         "sklearn_dpgen.predictors.BarycenterClassifier."
     )
 
@@ -345,12 +342,13 @@ class FairEstimator(SlicedEstimator):
             reference=reference,
         )
         batch_sizes, n_samples = strata.batch_sizes(settings.batch_fraction), sum(strata.sizes)
-        sensitivities, n_measured, targeted = objective.sensitivities(batch_sizes), 0, None
-        if target is not None:
-            n_measured = math.ceil(_MEASUREMENTS * self._training.max_iter)
-            targeted = self._targeted(target, objective, outcome_ball, n_features, n_measured)
-            sensitivities = targeted.sensitivities
-        mechanism = self._price(strata, sensitivities, n_samples, n_measured)
+        sensitivities, targeted = objective.sensitivities(batch_sizes), None
+        if target is None:
+            mechanism = self._price(strata, sensitivities, n_samples)
+        else:
+            targeted, mechanism = self._targeted(
+                target, objective, outcome_ball, sensitivities, n_features
+            )
         if groups is None:
             groups = range(n_samples) if self.groups is None else check_groups(self.groups)
         message = noise_message(objective, mechanism, groups, n_features, targeted is not None)
@@ -362,9 +360,10 @@ class FairEstimator(SlicedEstimator):
         task, penalty = objective.largest_gradients()
         released = {}
         if targeted is not None:
-            penalty, released = targeted.penalty.largest_gradient(), targeted.released(n_measured)
-            # As it is released, and enlarged the most where there is no multiplier.
-            task *= targeted.largest_gain()
+            released = {
+                "n_measured": targeted.n_measured,
+                "measurements": targeted.measurements,
+            }
         report = self._report(
             mechanism,
             layer_widths,
@@ -374,7 +373,7 @@ class FairEstimator(SlicedEstimator):
                 objective,
                 public,
                 has_penalty=penalty > 0,
-                radius=(ball if targeted is None else outcome_ball).radius,
+                radius=ball.radius,
             ),
         )
         private = tuple(range(len(strata.sizes)))
@@ -386,49 +385,39 @@ class FairEstimator(SlicedEstimator):
     def _target(self):
         """Return what is asked of the mean outcomes of groups, or None."""
 
-    def _targeted(self, target, objective, ball, n_features, n_measured):
-        """Return the target with its penalty, as strong as noise allows.
+    def _targeted(self, target, objective, ball, tasks, n_features):
+        """Return the target with what is released for it, and the mechanism of all releases.
 
-        At the limit of the multipliers the noise of the whole fit, relative to the gradient of the
-        task, is at most what needs no warning, if any limit does that.
+        The means have the largest sensitivity at which the noise of the whole fit, relative to the
+        gradient of the task, needs no warning, if any has that.
         """
-        settings, strata = self._gradient, objective.strata
-        batch_sizes = tuple(strata.batch_sizes(settings.batch_fraction))
-        for limit in _LIMITS:
-            penalty = MeanPenalty(
-                strata,
-                settings.group_weights,
-                settings.jacobian_clip,
-                settings.jacobian_clipping,
-                limit,
+        strata = objective.strata
+        if check_widths(self._training.hidden_layer_sizes):
+            raise PublicValueError(
+                f"hidden_layer_sizes must be () with {target}: the limits of a target are those of "
+                "a linear model. alpha takes any network."
             )
-            tasks = tuple(objective.sensitivities(batch_sizes))
-            targeted = Targeted(target, penalty, ball, batch_sizes, tasks)
+        for measured in MEASURED:
+            targeted = Targeted(
+                target,
+                strata,
+                ball,
+                tuple(strata.batch_sizes(self._gradient.batch_fraction)),
+                tuple(tasks),
+                n_features,
+                measured,
+                self._training.max_iter,
+            )
             with warnings.catch_warnings():
-                # The price of the limit that is chosen warns.
+                # The price that is chosen warns.
                 warnings.simplefilter("ignore")
                 mechanism = self._price(
-                    strata, targeted.sensitivities, sum(strata.sizes), n_measured
+                    strata, targeted.sensitivities, sum(strata.sizes), targeted.measurements
                 )
             noise = mechanism.noise_scale * math.sqrt((n_features + 1) / mechanism.n_releases)
             if noise <= _TOLERATED_NOISE * objective.task_clip:
                 break
-        return targeted
-
-    def _outcomes(self, outputs):
-        """Return the outcomes of compared outputs, whose means a target compares."""
-        return outputs
-
-    def _outcome_vector(self, descent, module, tensors, rows):
-        """Return the means of the outcomes of a batch, scaled to the sensitivity of a step."""
-        return self._measure(descent.targeted.at_end, module, tensors, rows).cpu().numpy()
-
-    @torch.no_grad()
-    def _measure(self, measured, module, tensors, rows):
-        X, _, _, *cells = tensors
-        rows, batch = _batch(rows, X.device)
-        outcomes = self._outcomes(self._task_and_compared(module)[1](X[rows]))
-        return measured.vector(outcomes, batch, cells[0][rows] if cells else None)
+        return targeted, mechanism
 
     def _task_and_compared(self, module):
         """Return the network of the task loss, and that of the outputs to compare."""
@@ -447,9 +436,6 @@ class FairEstimator(SlicedEstimator):
             objective = replace(objective, reference=partial(objective.reference, rng=rng))
         task, compared = self._task_and_compared(module)
         draw_directions = self._directions(direction_seed, objective.ball.n_features, X.device)
-        if descent.targeted is not None:
-            mechanism = descent.mechanism
-            ascent = DualAscent(descent.targeted, mechanism.n_releases, mechanism.noise_scale)
 
         def gradient(rows):
             rows, batch = _batch(rows, X.device)
@@ -464,31 +450,7 @@ class FairEstimator(SlicedEstimator):
                 weights[rows],
             )
 
-        def targeted_gradient(rows):
-            parts, (indices, batch) = gradient(rows), _batch(rows, X.device)
-            penalty = descent.targeted.penalty.gradient(
-                compared,
-                X[indices],
-                batch,
-                ascent.multipliers,
-                cells[0][indices] if cells else None,
-                ascent.shares,
-            )
-            gain = descent.targeted.gain(ascent.multipliers, ascent.shares)
-            for part, own in zip(parts, penalty, strict=False):
-                part += own
-                part *= gain
-            return [*parts, self._measure(descent.targeted.in_steps, module, tensors, rows)]
-
-        def finish(released):
-            *parts, means = released
-            gain = descent.targeted.gain(ascent.multipliers, ascent.shares)
-            ascent.update(means.cpu().numpy())
-            return [part / gain for part in parts]
-
-        if descent.targeted is None:
-            return gradient, None
-        return targeted_gradient, finish
+        return gradient, None
 
     def _guarantee_fields(self, objective, public, *, has_penalty, radius):
         """Return the neighbouring relation, public facts, bounds and caveats of the report."""
@@ -561,12 +523,60 @@ class FairPredictor(FairEstimator):
     def _target(self):
         return None if self.max_gap is None else ParityTarget(self.max_gap)
 
+    def _outcomes(self, outputs):
+        """Return the outcomes of outputs, whose means a target compares."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _outcomes.")
+
+    def _step_outcomes(self, module, X):
+        """Return the outcomes whose means a step releases."""
+        return self._outcomes(module(X))
+
+    def _train(self, descent, module, tensors, run, rows, seed):
+        targeted = descent.targeted
+        if targeted is None:
+            return super()._train(descent, module, tensors, run, rows, seed)
+        gradient, _ = self._gradients(descent, module, tensors, seed)
+        X, _, _, *cells = tensors
+        (layer,) = module[0]
+        limits = GapLimits(targeted, descent.mechanism.noise_scale)
+
+        @torch.no_grad()
+        def means(measured, values, drawn):
+            indices, batch = _batch(drawn, X.device)
+            return measured.vector(values(X[indices]), batch, cells[0][indices] if cells else None)
+
+        def release(measured, values):
+            return run.release(as_array(means(measured, values, rows(run.draw()))))
+
+        def step(positions):
+            limits.apply(layer)
+            drawn = rows(positions)
+            return [
+                *gradient(drawn),
+                means(targeted.in_steps, partial(self._step_outcomes, module), drawn),
+                means(limits.measured, lambda X: X, drawn),
+            ]
+
+        def finish(released):
+            *gradients, outcomes, inputs = released
+            limits.update(as_array(outcomes), as_array(inputs), as_array(layer.weight))
+            return gradients
+
+        limits.locate(release)
+        n_iter = self._descend(module, step, run, finish)
+        limits.apply(layer)
+        final = [
+            release(targeted.at_end, lambda X: self._outcomes(module(X)))
+            for _ in range(targeted.n_final)
+        ]
+        return n_iter, np.array(final)
+
     def _learn(self, plan, released, seed):
         super()._learn(plan, released, seed)
         targeted = plan.details.targeted
         if targeted is None:
             return
-        strata, scale = targeted.penalty.strata, plan.details.mechanism.noise_scale
+        strata, scale = targeted.strata, plan.details.mechanism.noise_scale
         self._parity = targeted.at_end.intervals(released[2], scale)
         if targeted.target.of_rates:
             self._parity[:, :, :3] = self._parity[:, :, :3].clip(0, 1)

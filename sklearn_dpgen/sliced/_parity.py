@@ -1,9 +1,9 @@
-"""Targets of parity: means of groups that a fit releases, and the penalty that follows them.
+"""Targets of parity: what a fit releases of groups, and the limits that follow from it.
 
-A step releases a gradient and, in the same vector, the mean outcome of each group. The penalty of
-the next step is linear in the means of the outputs; its multipliers depend on released means alone,
-so they are post-processing of what the mechanism has paid for. Statements and proofs are in
-doc/sensitivity.rst.
+A step releases, with the gradient of the task and in one vector, mean outcomes and mean features of
+each group. A linear layer maps the difference of two mean features to that of mean outputs, and is
+projected on the maps whose differences are within limits. Limits and projections read what the
+mechanism has paid for, and no record. Statements and proofs are in doc/sensitivity.rst.
 """
 
 import math
@@ -14,24 +14,34 @@ import torch
 from scipy.stats import chi2
 
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.nn import linearize
-from sklearn_dpgen.nn._jacobian import clip_weights
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._groups import mean_intervals
+from sklearn_dpgen.utils._torch import as_array
 
-__all__ = ["DualAscent", "GroupMeans", "MeanPenalty", "ParityTarget", "Targeted"]
+__all__ = ["MEASURED", "GapLimits", "GroupMeans", "ParityTarget", "Targeted", "near_decisions"]
 
-# Sensitivity of the means that a step releases, relative to that of its gradient. It adds 5 percent
-# to the noise of the gradient.
-MEASURED = 0.3
-# Change of a multiplier over all releases for a gap as large as the scale, and what the gap of the
-# moment adds to it. Chosen, with the scales, on wages (cps1988) and simulated labels.
-GAIN, DAMPING = 20.0, 2.0
-# Share of the releases over which means are averaged.
-WINDOW = 0.05
-# The scale of a gap: of predictions that are numbers a share of the diameter of their domain, of
-# rates the larger one, but at least a smallest.
-SCALE, SMALLEST_RATE = 0.15, 0.03
+# Sensitivity of the mean features, and of the mean decisions, that a step releases, relative to
+# that of its gradient: the largest is taken that noise allows. They multiply the noise of the
+# gradient by 1.73, 1.22 and 1.06. This and the next five were chosen on wages, votes, churn and
+# visits (cps1988, cpssw8, psid7682, wage, tv16, fertility, wa_churn, nmes1988).
+MEASURED = (1.0, 0.5, 0.25)
+# The same for mean numbers, relative to mean features, which say all but what projections change.
+FEWER = 0.25
+# Decisions are measured at logits that are raised, and lowered, by this much.
+SHIFT = 0.25
+# Share of the steps over which mean outcomes are averaged.
+WINDOW = 0.3
+# Radius of the ball on which features are projected, in units of their typical length.
+WIDER = 1.2
+# The most that a limit moves from 0 to correct an offset, relative to the norms of the weights and
+# of the difference.
+LARGEST_COSINE = 0.5
+# Logarithms of lengths are measured between plus and minus this.
+LOG_LENGTH = 5.0
+# Of n records near the threshold, at least this share per unit of logit.
+LEAST_SLOPE = 0.02
+# Limits apply after this many steps, and projections on them are repeated this many times.
+FIRST_STEPS, SWEEPS = 5, 5
 
 
 @dataclass(frozen=True)
@@ -84,27 +94,25 @@ class ParityTarget:
         high = np.take_along_axis(means - reach, order, axis=0)[1]
         return bool(np.any(low < self.min_ratio * high))
 
-    def allowed(self, one, other):
-        """Return the distance of two means that the target allows, for each outcome if by rates.
+    def allowed(self, means):
+        """Return the largest difference of each outcome that the target allows at given means.
 
         Parameters
         ----------
-        one, other : ndarray of shape (d,)
+        means : ndarray of shape (..., d)
+            Mean outcomes of the records of both groups.
 
         Returns
         -------
-        float or ndarray of shape (d,)
+        ndarray of shape (..., d)
         """
         gap = math.inf if self.max_gap is None else self.max_gap
+        if not self.of_rates:
+            # Differences within it have a norm within max_gap.
+            return np.full(means.shape, gap / math.sqrt(means.shape[-1]))
         if self.min_ratio is None:
-            return gap
-        return np.minimum(gap, (1 - self.min_ratio) * np.maximum(one, other).clip(0, 1))
-
-    def lowered(self, vector, by):
-        """Return a vector that is moved towards 0 by a distance, or each of its entries."""
-        size = abs(vector) if self.norm == math.inf else np.linalg.norm(vector)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(size > by, vector * (1 - by / size), 0.0)
+            return np.full(means.shape, gap)
+        return np.minimum(gap, (1 - self.min_ratio) * means.clip(0, 1))
 
 
 @dataclass(frozen=True)
@@ -244,226 +252,257 @@ class GroupMeans:
 
 
 @dataclass(frozen=True)
-class MeanPenalty:
-    """The sum of ⟨ν, m_a - m_b⟩ over pairs of strata, for their mean outputs m and multipliers ν.
-
-    A multiplier is at most ``limit`` times the weight of its pair. A record of a stratum of k
-    records in the batch has weight ‖Σ ν‖ / k at most, over the pairs of its stratum, which depends
-    on no other record. Where groups are protected, k is the size of the batch times the released
-    share of the cell.
-
-    Parameters
-    ----------
-    strata : Strata
-    group_weights : {"size", "equal"}
-        As in :class:`FairObjective`. Protected groups have the weights by their smaller share.
-    jacobian_clip : float
-        L, the bound of the spectral norm of the Jacobian of each record's outputs.
-    clipping : {"spectral", "componentwise"}
-    limit : float
-    """
-
-    strata: Strata
-    group_weights: str
-    jacobian_clip: float
-    clipping: str
-    limit: float
-
-    def limits(self, shares=None):
-        """Return the largest norm of each multiplier, for released shares of protected cells."""
-        if not self.strata.protects_cells:
-            return self.limit * np.array(self.strata.pair_weights(self.group_weights))
-        n_groups = len({group for group, _ in self.strata.cells})
-        smaller = [min(shares[one], shares[other]) for one, other in self.strata.pairs]
-        return self.limit * 2 / (n_groups - 1) * np.array(smaller)
-
-    def sensitivities(self, batch_sizes, norms=None, shares=None):
-        """Return the l2 sensitivity of the gradient to replacing a record of each stratum.
-
-        It is 2 L ‖Σ ν‖ / k, from the norms of the multipliers, or from their limits. A record of
-        protected groups may change its cell; it then takes one weight for another.
-
-        Parameters
-        ----------
-        batch_sizes : sequence of int
-        norms : ndarray of shape (n_pairs,), optional
-        shares : ndarray of shape (n_cells,), optional
-
-        Returns
-        -------
-        ndarray of shape (n_strata,)
-        """
-        sizes = np.array(batch_sizes)
-        if self.strata.protects_cells:
-            largest = 2 * self.limit
-            if norms is not None:
-                largest = float((self._totals(norms) / shares).max())
-            return 2 * self.jacobian_clip * largest / sizes
-        totals = self._totals(self.limits() if norms is None else norms)
-        return 2 * self.jacobian_clip * totals / sizes
-
-    def largest_gradient(self):
-        """Return the largest possible norm of the gradient."""
-        most = 2 * self.limit if self.strata.protects_cells else self._totals(self.limits()).sum()
-        return self.jacobian_clip * float(most)
-
-    def _totals(self, norms):
-        """Return the sum of the norms over the pairs of each cell."""
-        totals = np.zeros(len(self.strata.cells))
-        for pair, norm in zip(self.strata.pairs, norms, strict=True):
-            totals[[*pair]] += norm
-        return totals
-
-    def gradient(self, compared, X, batch, multipliers, codes=None, shares=None):
-        """Return the gradient for clipped Jacobians, one tensor for each parameter.
-
-        Parameters
-        ----------
-        compared : torch.nn.Module
-        X : tensor of shape (n, n_features)
-        batch : list of slice
-            The rows of each stratum.
-        multipliers : ndarray of shape (n_pairs, d)
-        codes : tensor of int of shape (n,), optional
-            The private cells of protected groups.
-        shares : ndarray of shape (n_cells,), optional
-
-        Returns
-        -------
-        list of tensor
-        """
-        jacobian = linearize(compared, X)
-        cells, sizes = batch, [rows.stop - rows.start for rows in batch]
-        if codes is not None:
-            cells = [codes == cell for cell in range(len(self.strata.cells))]
-            sizes = len(X) * shares
-        W = torch.zeros_like(jacobian.outputs)
-        for (one, other), vector in zip(self.strata.pairs, W.new_tensor(multipliers), strict=True):
-            W[cells[one]] += vector / float(sizes[one])
-            W[cells[other]] -= vector / float(sizes[other])
-        W = clip_weights(jacobian.gram(), W, self.jacobian_clip, clipping=self.clipping)
-        return jacobian.weighted_sum(W)
-
-
-@dataclass(frozen=True)
 class Targeted:
-    """A target, the penalty that follows it, and the means that a fit releases for it.
+    """A target, and the means that a fit releases for it.
+
+    Before the steps a fit releases typical lengths and means of features, which place the ball
+    where they are projected; with each step mean outcomes and mean features; after the steps the
+    mean outcomes of the final network.
 
     Parameters
     ----------
     target : ParityTarget
-    penalty : MeanPenalty
+    strata : Strata
     ball : Ball
         The ball of the outcomes whose means are compared.
     batch_sizes : tuple of int
     tasks : tuple of float
         Sensitivity of the gradient of the task to replacing a record of each stratum.
+    n_features : int
+    measured : float
+        Sensitivity of mean features, and of mean decisions, relative to that of the gradient.
+    n_steps : int
     """
 
     target: ParityTarget
-    penalty: MeanPenalty
-    ball: Ball
+    strata: Strata
+    ball: Ball = field(repr=False)
     batch_sizes: tuple[int, ...]
     tasks: tuple[float, ...]
+    n_features: int
+    measured: float
+    n_steps: int
 
     @property
     def sensitivities(self):
-        """Sensitivities of a release: of the gradient and the means of a step together."""
-        return tuple(math.hypot(1.0, MEASURED) * bound for bound in self._bounds())
+        """Sensitivities of a release: of all that a step releases together."""
+        factor = math.hypot(1, self.measured, self._measured_outcomes)
+        return tuple(factor * bound for bound in self.tasks)
 
-    def _bounds(self, *multipliers):
-        return np.array(self.tasks) + self.penalty.sensitivities(self.batch_sizes, *multipliers)
+    @property
+    def _measured_outcomes(self):
+        return self.measured if self.target.of_rates else FEWER * self.measured
 
-    def gain(self, multipliers, shares):
-        """Return the factor by which a gradient may be enlarged and keep to its sensitivities."""
-        own = self._bounds(np.linalg.norm(multipliers, axis=1), shares)
-        return float((self._bounds() / own).min())
+    @property
+    def n_located(self):
+        """Number of releases before the steps, of each of three kinds."""
+        return math.ceil(self.n_steps / 60)
 
-    def released(self, n_measured):
-        """Return what of the releases a report states beside the gradients."""
-        return {"n_measured": self.at_end.n_values, "measurements": n_measured}
+    @property
+    def n_final(self):
+        """Number of releases after the steps."""
+        return math.ceil(self.n_steps / 20)
 
-    def largest_gain(self):
-        """Return the gain without multipliers."""
-        return float((self._bounds() / np.array(self.tasks)).min())
+    @property
+    def measurements(self):
+        """Number of releases besides the steps."""
+        return 3 * self.n_located + self.n_final
+
+    @property
+    def n_measured(self):
+        """Largest number of entries of a release besides a gradient."""
+        step = self.features(Ball(1.0, n_features=self.n_features))
+        return self.in_steps.n_values + step.n_values
 
     @property
     def in_steps(self):
-        """The means that a step releases beside its gradient."""
-        return self._measured(MEASURED * self._bounds())
+        """The mean outcomes that a step releases: of decisions at two thresholds, or of numbers."""
+        ball = self.ball
+        if self.target.of_rates:
+            n_values = 2 * ball.n_features
+            ball = Ball(math.sqrt(n_values) / 2, center=np.full(n_values, 0.5))
+        return self._means(ball, self._measured_outcomes)
+
+    def features(self, ball):
+        """Return the mean features that a step releases, projected on a ball."""
+        return self._means(ball, self.measured)
+
+    @property
+    def lengths(self):
+        """The mean logarithm of the length of features, released before the steps."""
+        return self._means(Ball(LOG_LENGTH, n_features=1))
+
+    def at_first(self, radius):
+        """Return the mean features that are released before the steps."""
+        return self._means(Ball(radius, n_features=self.n_features))
 
     @property
     def at_end(self):
-        """The means that are released after the last step."""
-        return self._measured(self.sensitivities)
+        """The mean outcomes that are released after the last step."""
+        return self._means(self.ball)
 
-    def _measured(self, sensitivities):
-        strata = self.penalty.strata
-        return GroupMeans(strata, self.ball, self.batch_sizes, tuple(sensitivities))
+    def _means(self, ball, share=None):
+        bounds = self.sensitivities if share is None else [share * bound for bound in self.tasks]
+        return GroupMeans(self.strata, ball, self.batch_sizes, tuple(bounds))
 
 
-class DualAscent:
-    """Multipliers of the differences of means, which follow the means that steps release.
+class _Average:
+    """Average of released vectors: of all, and then of a window whose weights decay.
 
-    Each step adds to a multiplier in proportion to the difference of the two means, as far as noise
-    does not explain it, and takes off in proportion to the gap that is allowed.
+    Parameters
+    ----------
+    rate : float
+        Weight of the last vector, unless that of all is larger.
+    """
+
+    def __init__(self, rate=0.0):
+        self._rate, self.n, self.value, self._squares = rate, 0, 0.0, 0.0
+
+    def add(self, vector):
+        """Add a vector, and return the average."""
+        self.n += 1
+        rate = max(1 / self.n, self._rate)
+        self.value = (1 - rate) * self.value + rate * vector
+        self._squares = (1 - rate) ** 2 * self._squares + rate**2
+        return self.value
+
+    @property
+    def spread(self):
+        """Noise of the average, relative to that of a vector."""
+        return math.sqrt(self._squares)
+
+
+class GapLimits:
+    """Limits of the differences of mean outputs, and the projection of a linear layer on them.
+
+    The difference of the mean outputs of two groups is W δ, for weights W and the difference δ of
+    mean features. Outcomes differ by an offset more, as decisions do not depend on means of logits
+    alone. What is measured of outcomes, beyond noise, and not explained by W δ, is the offset.
 
     Parameters
     ----------
     targeted : Targeted
-    n_releases : int
-        Number of releases, of which the steps are all but the last.
     noise_scale : float
     """
 
-    def __init__(self, targeted, n_releases, noise_scale):
-        self._target, self._penalty = targeted.target, targeted.penalty
-        self._measured = targeted.in_steps
-        self._diameter = 2 * targeted.ball.radius
-        self._rate = 1 / max(1.0, WINDOW * n_releases)
-        self._gains = GAIN / n_releases, DAMPING
-        self._noise_scale = self._diameter * noise_scale
-        self._average, self._weight = 0.0, 0.0
-        strata = self._penalty.strata
-        self.shares = np.full(len(strata.cells), 1 / len(strata.cells))
-        self._sums = np.zeros((len(strata.pairs), targeted.ball.n_features))
-        self.multipliers = self._sums.copy()
+    def __init__(self, targeted, noise_scale):
+        self._targeted, self._noise_scale = targeted, noise_scale
+        rate = 1 / max(1.0, WINDOW * targeted.n_steps)
+        self._features = _Average()
+        self._outcomes, self._predicted = _Average(rate), _Average(rate)
+        self._pairs = np.array(targeted.strata.pairs).T
 
-    def update(self, released):
-        """Read the means that a step has released.
+    def locate(self, release):
+        """Place the ball of the features by releases.
 
         Parameters
         ----------
-        released : ndarray
+        release : callable
+            Maps group means and a function of X to the release of the means of its values.
         """
-        self._average = (1 - self._rate) * self._average + self._rate * released
-        self._weight = (1 - self._rate) * self._weight + self._rate
-        if self._weight < 0.5:
-            return
-        means, self.shares = self._measured.means(self._average / self._weight)
-        limits = self._penalty.limits(self.shares)
-        # The noise of an average whose weights decay, and sum to less than 1 at the start.
-        decayed = self._rate / (2 - self._rate) * (1 - (1 - self._weight) ** 2)
-        spread = math.sqrt(decayed) / self._weight
-        noises = spread * self._measured.noise(self._noise_scale, self.shares)
-        for row, (one, other) in enumerate(self._penalty.strata.pairs):
-            noise = math.hypot(noises[one], noises[other])
-            gap = means[one] - means[other]
-            gap = gap * shrinkage((gap**2).sum(), len(gap), noise, len(limits))
-            allowed = self._target.allowed(means[one], means[other])
-            moved = []
-            for gain in self._gains:
-                gain = gain / self._scale(means[one], means[other])
-                vector = self._target.lowered(self._sums[row] + gain * gap, gain * allowed)
-                norm = float(np.linalg.norm(vector))
-                moved.append(vector * min(1.0, limits[row] / norm) if norm else vector)
-            self._sums[row], self.multipliers[row] = moved
+        targeted = self._targeted
 
-    def _scale(self, one, other):
-        """Return the scale of a gap."""
-        if not self._target.of_rates:
-            return SCALE * self._diameter
-        return max(SMALLEST_RATE, float(np.maximum(one, other).min()))
+        def mean(measured, values):
+            released = [release(measured, values) for _ in range(targeted.n_located)]
+            means, shares = measured.means(np.mean(released, axis=0))
+            return shares @ means / shares.sum()
+
+        def typical_length(center):
+            def logarithms(X):
+                origin = torch.as_tensor(center, dtype=X.dtype, device=X.device)
+                norms = torch.linalg.vector_norm(X - origin, dim=1, keepdim=True)
+                return norms.clamp(min=1e-300).log()
+
+            return WIDER * math.exp(mean(targeted.lengths, logarithms).item())
+
+        center = mean(targeted.at_first(typical_length(0.0)), lambda X: X)
+        self.measured = targeted.features(Ball(typical_length(center), center=center))
+
+    def update(self, outcomes, features, weight):
+        """Set the limits by what a step has released.
+
+        Parameters
+        ----------
+        outcomes, features : ndarray
+            Released vectors.
+        weight : ndarray of shape (n_outputs, n_features)
+            W, with which the outcomes were measured.
+        """
+        one, other = self._pairs
+        means, shares = self.measured.means(self._features.add(features))
+        unknown = self._noise(self.measured, self._features, shares)
+        self._center = shares @ means / shares.sum()
+        self._differences = means[one] - means[other]
+        squared, n_features = (self._differences**2).sum(axis=1), means.shape[1]
+        self._kept = np.array(
+            [shrinkage(d, n_features, s, len(one)) for d, s in zip(squared, unknown, strict=True)]
+        )
+        predicted = self._predicted.add(self._kept[:, None] * (self._differences @ weight.T))
+        measured = self._targeted.in_steps
+        means, _ = measured.means(self._outcomes.add(outcomes))
+        noise, shares = self._noise(measured, self._outcomes, shares), shares / shares.sum()
+        # What an output adds to an outcome.
+        slopes = np.full(predicted.shape[1], self._targeted.ball.radius)
+        if self._targeted.target.of_rates:
+            raised, lowered = np.hsplit(means, 2)
+            slopes = np.maximum(shares @ (raised - lowered) / (2 * SHIFT), LEAST_SLOPE)
+            means, noise = (raised + lowered) / 2, noise / math.sqrt(2)
+        weights = (shares[one] / (shares[one] + shares[other]))[:, None]
+        allowed = self._targeted.target.allowed(weights * means[one] + (1 - weights) * means[other])
+        offsets = means[one] - means[other] - slopes * predicted
+        for row, s in enumerate(noise):
+            offsets[row] *= [shrinkage(value**2, 1, s, len(one)) for value in offsets[row]]
+        most = LARGEST_COSINE * np.outer(np.sqrt(squared), np.linalg.norm(weight, axis=1))
+        middle = (-offsets / slopes).clip(-most, most)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half = allowed / slopes / self._kept[:, None]
+        if not self._targeted.target.of_rates:
+            # No outcome tells how far off a difference is, so noise has to be allowed for.
+            half += np.outer(unknown, np.linalg.norm(weight, axis=1))
+        self.low, self.high = middle - half, middle + half
+
+    def _noise(self, measured, average, shares):
+        """Return the noise of the difference of two averages, for each pair."""
+        scale = self._noise_scale * average.spread * 2 * measured.ball.radius
+        return np.hypot(*measured.noise(scale, shares)[self._pairs])
+
+    @torch.no_grad()
+    def apply(self, layer):
+        """Project the weights of a linear layer on the limits; the mean output stays as it is."""
+        if self._features.n < FIRST_STEPS:
+            return
+        before = as_array(layer.weight)
+        weight = before.copy()
+        for _ in range(SWEEPS):
+            for d, low, high in zip(
+                self._differences[self._kept > 0],
+                self.low[self._kept > 0],
+                self.high[self._kept > 0],
+                strict=True,
+            ):
+                gap = weight @ d
+                weight += np.outer(gap.clip(low, high) - gap, d / (d @ d))
+        layer.bias -= torch.as_tensor((weight - before) @ self._center).to(layer.bias)
+        layer.weight.copy_(torch.as_tensor(weight))
+
+
+def near_decisions(logits):
+    """Return the decisions for each class if its logit is raised, and if it is lowered.
+
+    Parameters
+    ----------
+    logits : tensor of shape (n, 1) or (n, n_classes)
+        The logit of the second of two classes, or of all classes.
+
+    Returns
+    -------
+    tensor of shape (n, 2) or (n, 2 n_classes)
+    """
+    margins = logits
+    if logits.shape[1] > 1:
+        best, second = logits.topk(2, dim=1).values.split(1, dim=1)
+        margins = logits - torch.where(logits == best, second, best)
+    return torch.cat([margins > -SHIFT, margins > SHIFT], dim=1).to(logits.dtype)
 
 
 def shrinkage(squared, n_values, noise, n_pairs=1):

@@ -42,8 +42,8 @@ class DPSlicedWassersteinFairRegressor(
         ``max_gap``.
     max_gap : float or None, default=None
         The largest Euclidean distance of two groups' mean predictions, in the units of the target.
-        Another penalty, on differences of means, then gets as strong as that asks for, by means
-        that each step measures (:ref:`parity_targets`).
+        The weights of a linear model are then kept where the groups are as similar as that, by mean
+        features that each step measures (:ref:`parity_targets`). Not with hidden layers.
     y_domain : Domain, tuple or callable
         The public set of the targets and predictions: a Box or a Ball, with a feature for each
         output; or the bounds ``(low, high)`` of a box, numbers or arrays; or a function of
@@ -131,7 +131,9 @@ class DPSlicedWassersteinFairRegressor(
         sizes of the groups, and values of the sensitive features, where ``groups`` does not declare
         them. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
-        outputs to ``output_bound``. Features need no bound. Targets are projected on ``y_domain``.
+        outputs to ``output_bound``. Targets are projected on ``y_domain``. Features need no bound;
+        with ``max_gap`` their means are those of features that are projected on a ball, which the
+        fit finds by releases of its own.
     :Noise: Gaussian on the summed gradients of secret batches, by
         :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
         batches, in floating point, from the operating system's entropy.
