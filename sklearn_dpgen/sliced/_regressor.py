@@ -57,7 +57,8 @@ class DPSlicedWassersteinFairRegressor(
     protect_groups : bool, default=False
         Whether the group of a record is protected too, and with it the sizes of the groups
         (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: with
-        the defaults, and one output, by two thirds for two groups of one size.
+        the defaults, and one output, by two thirds for two groups of one size, but not with
+        ``max_gap``.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
