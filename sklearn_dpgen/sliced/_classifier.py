@@ -17,7 +17,7 @@ from sklearn_dpgen.persistence._networks import check_classifier
 from sklearn_dpgen.sliced._base import ClippedGradient, setting_defaults
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
-from sklearn_dpgen.sliced._parity import ParityTarget, near_decisions
+from sklearn_dpgen.sliced._parity import ParityTarget
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import Interval, Real, check_count, fit_context, validate_data
@@ -322,9 +322,6 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
             return (outputs > 0.5).to(outputs.dtype)
         labels = outputs.argmax(dim=1)
         return functional.one_hot(labels, outputs.shape[1]).to(outputs.dtype)
-
-    def _step_outcomes(self, module, X):
-        return near_decisions(module[0](X))
 
     def _residuals(self, module, outputs, targets):
         if outputs.shape[1] == 1:

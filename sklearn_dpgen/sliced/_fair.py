@@ -29,7 +29,13 @@ from sklearn_dpgen.sliced._base import (
     linear_layers,
 )
 from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
-from sklearn_dpgen.sliced._parity import MEASURED, GapLimits, ParityTarget, Targeted
+from sklearn_dpgen.sliced._parity import (
+    MEASURED,
+    GapLimits,
+    ParityTarget,
+    Targeted,
+    near_decisions,
+)
 from sklearn_dpgen.sliced._strata import (
     GROUP_WEIGHTS,
     PENALTIES,
@@ -527,10 +533,6 @@ class FairPredictor(FairEstimator):
         """Return the outcomes of outputs, whose means a target compares."""
         raise NotImplementedError(f"{type(self).__name__} has no method _outcomes.")
 
-    def _step_outcomes(self, module, X):
-        """Return the outcomes whose means a step releases."""
-        return self._outcomes(module(X))
-
     def _train(self, descent, module, tensors, run, rows, seed):
         targeted = descent.targeted
         if targeted is None:
@@ -551,18 +553,17 @@ class FairPredictor(FairEstimator):
         def step(positions):
             limits.apply(layer)
             drawn = rows(positions)
-            return [
-                *gradient(drawn),
-                means(targeted.in_steps, partial(self._step_outcomes, module), drawn),
-                means(limits.measured, lambda X: X, drawn),
-            ]
+            return [*gradient(drawn), *(means(*each, drawn) for each in measured)]
 
         def finish(released):
-            *gradients, outcomes, inputs = released
-            limits.update(as_array(outcomes), as_array(inputs), as_array(layer.weight))
+            gradients, vectors = released[: -len(measured)], released[-len(measured) :]
+            limits.update(as_array(layer.weight), *map(as_array, vectors))
             return gradients
 
         limits.locate(release)
+        measured = [(limits.measured, lambda X: X)]
+        if targeted.target.of_rates:
+            measured.append((targeted.in_steps, lambda X: near_decisions(module[0](X))))
         n_iter = self._descend(module, step, run, finish)
         limits.apply(layer)
         final = [

@@ -1,9 +1,10 @@
 """Targets of parity: what a fit releases of groups, and the limits that follow from it.
 
-A step releases, with the gradient of the task and in one vector, mean outcomes and mean features of
-each group. A linear layer maps the difference of two mean features to that of mean outputs, and is
-projected on the maps whose differences are within limits. Limits and projections read what the
-mechanism has paid for, and no record. Statements and proofs are in doc/sensitivity.rst.
+A step releases, with the gradient of the task and in one vector, mean features of each group, and
+mean decisions if rates are compared. A linear layer maps the difference of two mean features to
+that of mean outputs, and is projected on the maps whose differences are within limits. Limits and
+projections read what the mechanism has paid for, and no record. Statements and proofs are in
+doc/sensitivity.rst.
 """
 
 import math
@@ -22,11 +23,10 @@ __all__ = ["MEASURED", "GapLimits", "GroupMeans", "ParityTarget", "Targeted", "n
 
 # Sensitivity of the mean features, and of the mean decisions, that a step releases, relative to
 # that of its gradient: the largest is taken that noise allows. They multiply the noise of the
-# gradient by 1.73, 1.22 and 1.06. This and the next five were chosen on wages, votes, churn and
-# visits (cps1988, cpssw8, psid7682, wage, tv16, fertility, wa_churn, nmes1988).
+# gradient by 1.73, 1.22 and 1.06, and for numbers, of which no outcome is released with a step, by
+# 1.41, 1.12 and 1.03. This and the next five were chosen on wages, votes, churn and visits
+# (cps1988, cpssw8, psid7682, wage, tv16, fertility, wa_churn, nmes1988).
 MEASURED = (1.0, 0.5, 0.25)
-# The same for mean numbers, relative to mean features, which say all but what projections change.
-FEWER = 0.25
 # Decisions are measured at logits that are raised, and lowered, by this much.
 SHIFT = 0.25
 # Share of the steps over which mean outcomes are averaged.
@@ -256,8 +256,8 @@ class Targeted:
     """A target, and the means that a fit releases for it.
 
     Before the steps a fit releases typical lengths and means of features, which place the ball
-    where they are projected; with each step mean outcomes and mean features; after the steps the
-    mean outcomes of the final network.
+    where they are projected; with each step mean features, and mean decisions if rates are
+    compared; after the steps the mean outcomes of the final network.
 
     Parameters
     ----------
@@ -286,12 +286,8 @@ class Targeted:
     @property
     def sensitivities(self):
         """Sensitivities of a release: of all that a step releases together."""
-        factor = math.hypot(1, self.measured, self._measured_outcomes)
-        return tuple(factor * bound for bound in self.tasks)
-
-    @property
-    def _measured_outcomes(self):
-        return self.measured if self.target.of_rates else FEWER * self.measured
+        shares = [self.measured] * (1 + self.target.of_rates)
+        return tuple(math.hypot(1, *shares) * bound for bound in self.tasks)
 
     @property
     def n_located(self):
@@ -311,17 +307,15 @@ class Targeted:
     @property
     def n_measured(self):
         """Largest number of entries of a release besides a gradient."""
-        step = self.features(Ball(1.0, n_features=self.n_features))
-        return self.in_steps.n_values + step.n_values
+        n_values = self.features(Ball(1.0, n_features=self.n_features)).n_values
+        return n_values + (self.in_steps.n_values if self.target.of_rates else 0)
 
     @property
     def in_steps(self):
-        """The mean outcomes that a step releases: of decisions at two thresholds, or of numbers."""
-        ball = self.ball
-        if self.target.of_rates:
-            n_values = 2 * ball.n_features
-            ball = Ball(math.sqrt(n_values) / 2, center=np.full(n_values, 0.5))
-        return self._means(ball, self._measured_outcomes)
+        """The mean decisions that a step releases, at two thresholds: :func:`near_decisions`."""
+        n_values = 2 * self.ball.n_features
+        ball = Ball(math.sqrt(n_values) / 2, center=np.full(n_values, 0.5))
+        return self._means(ball, self.measured)
 
     def features(self, ball):
         """Return the mean features that a step releases, projected on a ball."""
@@ -376,8 +370,8 @@ class GapLimits:
     """Limits of the differences of mean outputs, and the projection of a linear layer on them.
 
     The difference of the mean outputs of two groups is W δ, for weights W and the difference δ of
-    mean features. Outcomes differ by an offset more, as decisions do not depend on means of logits
-    alone. What is measured of outcomes, beyond noise, and not explained by W δ, is the offset.
+    mean features. Rates of decisions differ by an offset more, as they do not depend on means of
+    logits alone: what is measured of rates, beyond noise, and not explained by W δ.
 
     Parameters
     ----------
@@ -389,7 +383,7 @@ class GapLimits:
         self._targeted, self._noise_scale = targeted, noise_scale
         rate = 1 / max(1.0, WINDOW * targeted.n_steps)
         self._features = _Average()
-        self._outcomes, self._predicted = _Average(rate), _Average(rate)
+        self._decisions, self._predicted = _Average(rate), _Average(rate)
         self._pairs = np.array(targeted.strata.pairs).T
 
     def locate(self, release):
@@ -418,48 +412,62 @@ class GapLimits:
         center = mean(targeted.at_first(typical_length(0.0)), lambda X: X)
         self.measured = targeted.features(Ball(typical_length(center), center=center))
 
-    def update(self, outcomes, features, weight):
+    def update(self, weight, features, decisions=None):
         """Set the limits by what a step has released.
 
         Parameters
         ----------
-        outcomes, features : ndarray
-            Released vectors.
         weight : ndarray of shape (n_outputs, n_features)
-            W, with which the outcomes were measured.
+            W, at the step.
+        features : ndarray
+            Released vector of mean features.
+        decisions : ndarray, optional
+            That of mean decisions, of rates.
         """
         one, other = self._pairs
         means, shares = self.measured.means(self._features.add(features))
-        unknown = self._noise(self.measured, self._features, shares)
+        noise = self._noise(self.measured, self._features, shares)
         self._center = shares @ means / shares.sum()
         self._differences = means[one] - means[other]
         squared, n_features = (self._differences**2).sum(axis=1), means.shape[1]
         self._kept = np.array(
-            [shrinkage(d, n_features, s, len(one)) for d, s in zip(squared, unknown, strict=True)]
+            [shrinkage(d, n_features, s, len(one)) for d, s in zip(squared, noise, strict=True)]
         )
+        target, norms = self._targeted.target, np.linalg.norm(weight, axis=1)
+        if decisions is None:
+            middle = np.zeros((len(one), len(weight)))
+            half = target.allowed(middle) / self._targeted.ball.radius
+        else:
+            middle, half = self._of_rates(weight, decisions, shares)
+            most = LARGEST_COSINE * np.outer(np.sqrt(squared), norms)
+            middle = middle.clip(-most, most)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half = half / self._kept[:, None]
+        if decisions is None:
+            # No outcome tells how far off a difference is, so noise has to be allowed for.
+            half += np.outer(noise, norms)
+        self.low, self.high = middle - half, middle + half
+
+    def _of_rates(self, weight, decisions, shares):
+        """Return the differences of logits at which rates are alike, and how far they may be off.
+
+        Both are arrays of shape (n_pairs, n_outputs).
+        """
+        one, other = self._pairs
         predicted = self._predicted.add(self._kept[:, None] * (self._differences @ weight.T))
-        measured = self._targeted.in_steps
-        means, _ = measured.means(self._outcomes.add(outcomes))
-        noise, shares = self._noise(measured, self._outcomes, shares), shares / shares.sum()
-        # What an output adds to an outcome.
-        slopes = np.full(predicted.shape[1], self._targeted.ball.radius)
-        if self._targeted.target.of_rates:
-            raised, lowered = np.hsplit(means, 2)
-            slopes = np.maximum(shares @ (raised - lowered) / (2 * SHIFT), LEAST_SLOPE)
-            means, noise = (raised + lowered) / 2, noise / math.sqrt(2)
-        weights = (shares[one] / (shares[one] + shares[other]))[:, None]
-        allowed = self._targeted.target.allowed(weights * means[one] + (1 - weights) * means[other])
-        offsets = means[one] - means[other] - slopes * predicted
+        measured, target = self._targeted.in_steps, self._targeted.target
+        means, _ = measured.means(self._decisions.add(decisions))
+        # The mean of two decisions has less noise than each.
+        noise = self._noise(measured, self._decisions, shares) / math.sqrt(2)
+        raised, lowered = np.hsplit(means, 2)
+        rates, shares = (raised + lowered) / 2, shares / shares.sum()
+        slopes = np.maximum(shares @ (raised - lowered) / (2 * SHIFT), LEAST_SLOPE)
+        offsets = rates[one] - rates[other] - slopes * predicted
         for row, s in enumerate(noise):
             offsets[row] *= [shrinkage(value**2, 1, s, len(one)) for value in offsets[row]]
-        most = LARGEST_COSINE * np.outer(np.sqrt(squared), np.linalg.norm(weight, axis=1))
-        middle = (-offsets / slopes).clip(-most, most)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            half = allowed / slopes / self._kept[:, None]
-        if not self._targeted.target.of_rates:
-            # No outcome tells how far off a difference is, so noise has to be allowed for.
-            half += np.outer(unknown, np.linalg.norm(weight, axis=1))
-        self.low, self.high = middle - half, middle + half
+        weights = (shares[one] / (shares[one] + shares[other]))[:, None]
+        both = weights * rates[one] + (1 - weights) * rates[other]
+        return -offsets / slopes, target.allowed(both) / slopes
 
     def _noise(self, measured, average, shares):
         """Return the noise of the difference of two averages, for each pair."""
