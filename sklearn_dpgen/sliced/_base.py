@@ -164,7 +164,7 @@ def linear_layers(widths, activation):
     return nn.Sequential(*layers[:-1])
 
 
-def _gradient_precision(norms, mechanism, n_parameters):
+def _gradient_precision(norms, mechanism, n_parameters, n_steps):
     """Return the noise of a step, and the largest signal-to-noise ratios, as texts.
 
     Parameters
@@ -174,6 +174,8 @@ def _gradient_precision(norms, mechanism, n_parameters):
     mechanism : StratifiedGaussianMechanism
     n_parameters : int
         Number of entries of a released gradient.
+    n_steps : int
+        Number of released gradients.
 
     Returns
     -------
@@ -183,7 +185,7 @@ def _gradient_precision(norms, mechanism, n_parameters):
     if noise == 0:
         return {"gradients": "exact, without noise"}
     noise_norm = noise * math.sqrt(n_parameters)
-    root = math.sqrt(mechanism.n_releases)
+    root = math.sqrt(n_steps)
     signals = {
         f"gradient of {term}": f"norm at most {number_words(norm)}; signal-to-noise ratio of a "
         f"step at most {number_words(norm / noise)} along a direction, and "
@@ -308,7 +310,8 @@ class SlicedEstimator(TrainedEstimator):
         n_values = sum(
             (n_in + 1) * n_out for widths in layer_widths for n_in, n_out in pairwise(widths)
         )
-        events = (Event("gradients", mechanism.n_releases - measurements),)
+        n_steps = mechanism.n_releases - measurements
+        events = (Event("gradients", n_steps),)
         if measurements:
             events += (Event("group_means", measurements),)
         n_rounded = mechanism.n_releases * (n_values + n_measured)
@@ -321,7 +324,7 @@ class SlicedEstimator(TrainedEstimator):
             noise_source=self._noise_description(),
             split={"noisy gradients": 1.0} if mechanism.noise_scale else {},
             rounding=rounding,
-            precision=_gradient_precision(norms, mechanism, n_values),
+            precision=_gradient_precision(norms, mechanism, n_values, n_steps),
             **mechanism.report_fields(),
             **fields,
         )

@@ -135,9 +135,10 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         sizes of the groups, or sizes of the groups by label, and values of the sensitive features,
         where ``groups`` does not declare them. With ``unit``: numbers of persons, and not those of
         their rows.
-    :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
-        outputs to ``output_bound``. Features need no bound; with a target their means are those of
-        features that are projected on a ball, which the fit finds by releases of its own.
+    :Bounded by: Clips: gradients of the loss to ``task_clip``; for the penalty Jacobians to
+        ``jacobian_clip``, outputs to ``output_bound``. Features need no bound; with a target their
+        means are those of features that are projected on a ball, which the fit finds by releases
+        of its own.
     :Noise: Gaussian on the summed gradients of secret batches, by
         :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
         batches, in floating point, from the operating system's entropy.

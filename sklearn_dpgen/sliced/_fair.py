@@ -22,6 +22,7 @@ from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.persistence._declarations import Array, Maybe, demand
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
+    DTYPE,
     ClippedGradient,
     Descent,
     Records,
@@ -81,7 +82,7 @@ _WEAK = 0.5
 _LARGEST_REMEDY = 0.95
 
 
-def noise_message(objective, mechanism, groups, n_features, has_target=False):
+def noise_message(objective, mechanism, groups, n_features, targeted=None):
     """Return a warning about the noise of a fit, or None if it hardly affects the task.
 
     After T steps the mean of all gradients has noise σ / √T per parameter, and σ √((d + 1) / T) on
@@ -96,29 +97,34 @@ def noise_message(objective, mechanism, groups, n_features, has_target=False):
     groups : sequence
         Names of the groups, indexed by their codes.
     n_features : int
-    has_target : bool
-        Whether the penalty follows a target.
+    targeted : Targeted, optional
+        A target of the fit.
 
     Returns
     -------
     str or None
     """
     strata, task = objective.strata, (1 - objective.alpha) * objective.task_clip
-    if not strata.pairs or (objective.alpha == 0 and not has_target) or task == 0:
+    if not strata.pairs or (objective.alpha == 0 and targeted is None) or task == 0:
         return None
-    noise = mechanism.noise_scale * math.sqrt((n_features + 1) / mechanism.n_releases) / task
+    n_steps = mechanism.n_releases - (0 if targeted is None else targeted.measurements)
+    noise = mechanism.noise_scale * math.sqrt((n_features + 1) / n_steps) / task
     if noise <= _TOLERATED_NOISE:
         return None
     kept = 1 / (1 + (noise / _HALVING_NOISE) ** 2)
     n_samples = sum(strata.sizes)
-    of_group = "" if has_target else _small_group_message(objective, mechanism, groups)
+    if targeted is None:
+        of_group = _small_group_message(objective, mechanism, groups)
+        remedy, without = ", or lower alpha or jacobian_clip", "the penalty"
+    else:
+        of_group, remedy, without = "", "", "a target"
     return (
         f"The noise of the whole fit has norm {noise:.2g} on the weights of one output, relative "
         f"to the clipped gradient of the task: a classifier keeps about {kept:.0%} of the AUC "
         "above 0.5 that it has without noise. "
         f"{of_group}These settings need about "
         f"{n_samples * noise / _TOLERATED_NOISE:.0f} records, got {n_samples}. Raise epsilon"
-        f"{'' if has_target else ', or lower alpha or jacobian_clip'}. Fitting without the penalty "
+        f"{remedy}. Fitting without {without} "
         "and adjusting the predictions by group afterwards needs far fewer: "
         "sklearn_dpgen.predictors.BarycenterClassifier."
     )
@@ -208,7 +214,7 @@ class FairEstimator(SlicedEstimator):
                 "groups must be declared with protect_groups=True, as the set of groups that occur "
                 "is private."
             )
-        if self._gradient.group_weights == "equal":
+        if self._gradient.group_weights == "equal" and self._target() is None:
             raise PublicValueError(
                 "group_weights of gradient must be 'size' with protect_groups=True, got 'equal': "
                 "the smallest group would determine the noise, and its size is private."
@@ -334,7 +340,8 @@ class FairEstimator(SlicedEstimator):
                     " In a pipeline or a search, enable metadata routing and call "
                     "set_fit_request(sensitive_features=True)."
                 )
-            warn_user(f"{reason}: fitting without the penalty, as with alpha=0.{hint}", UserWarning)
+            what = "penalty, as with alpha=0" if self._target() is None else "target"
+            warn_user(f"{reason}: fitting without the {what}.{hint}", UserWarning)
         settings, target = self._gradient, self._target() if strata.pairs else None
         objective = FairObjective(
             alpha=self.alpha if strata.pairs and target is None else 0.0,
@@ -357,7 +364,7 @@ class FairEstimator(SlicedEstimator):
             )
         if groups is None:
             groups = range(n_samples) if self.groups is None else check_groups(self.groups)
-        message = noise_message(objective, mechanism, groups, n_features, targeted is not None)
+        message = noise_message(objective, mechanism, groups, n_features, targeted)
         if message is not None:
             warn_user(message, NoisyGradientsWarning)
         message = weak_penalty_message(objective)
@@ -420,7 +427,7 @@ class FairEstimator(SlicedEstimator):
                 mechanism = self._price(
                     strata, targeted.sensitivities, sum(strata.sizes), targeted.measurements
                 )
-            noise = mechanism.noise_scale * math.sqrt((n_features + 1) / mechanism.n_releases)
+            noise = mechanism.noise_scale * math.sqrt((n_features + 1) / targeted.n_steps)
             if noise <= _TOLERATED_NOISE * objective.task_clip:
                 break
         return targeted, mechanism
@@ -533,6 +540,13 @@ class FairPredictor(FairEstimator):
         """Return the outcomes of outputs, whose means a target compares."""
         raise NotImplementedError(f"{type(self).__name__} has no method _outcomes.")
 
+    def _slopes(self, module):
+        """Return what each output of the linear layer adds to its outcome, near the centre."""
+        outputs = torch.zeros(1, self._n_outcomes, dtype=DTYPE, requires_grad=True)
+        outputs = outputs.to(next(module.parameters()).device)
+        outcomes = self._outcomes(module[1](outputs)).sum()
+        return as_array(torch.autograd.grad(outcomes, outputs)[0])[0]
+
     def _train(self, descent, module, tensors, run, rows, seed):
         targeted = descent.targeted
         if targeted is None:
@@ -540,7 +554,8 @@ class FairPredictor(FairEstimator):
         gradient, _ = self._gradients(descent, module, tensors, seed)
         X, _, _, *cells = tensors
         (layer,) = module[0]
-        limits = GapLimits(targeted, descent.mechanism.noise_scale)
+        slopes = None if targeted.target.of_rates else self._slopes(module)
+        limits = GapLimits(targeted, descent.mechanism.noise_scale, slopes)
 
         @torch.no_grad()
         def means(measured, values, drawn):
@@ -632,8 +647,8 @@ class FairPredictor(FairEstimator):
             Labels of a classifier, in one column, or targets of a regressor.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or None
             The sensitive feature, whose distinct values are the groups; with several columns, the
-            combinations that occur (:ref:`fair_groups`). None fits without the penalty, and warns
-            unless ``alpha`` is 0.
+            combinations that occur (:ref:`fair_groups`). None fits without the penalty or target,
+            and warns unless there is none.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Private weights of the records in the task loss, silently clipped to [0, 1]. The loss is
             divided by the number of records, not by the sum of the weights, so the weights do not

@@ -35,11 +35,13 @@ WINDOW = 0.3
 WIDER = 1.2
 # The most that a limit moves from 0 to correct an offset, relative to the norms of the weights and
 # of the difference.
-LARGEST_COSINE = 0.5
+LARGEST_COSINE = 0.2
 # Logarithms of lengths are measured between plus and minus this.
 LOG_LENGTH = 5.0
 # Of n records near the threshold, at least this share per unit of logit.
 LEAST_SLOPE = 0.02
+# Rates are taken to be at least this, where a ratio of them is asked for.
+LEAST_RATE = 0.01
 # Limits apply after this many steps, and projections on them are repeated this many times.
 FIRST_STEPS, SWEEPS = 5, 5
 
@@ -94,25 +96,21 @@ class ParityTarget:
         high = np.take_along_axis(means - reach, order, axis=0)[1]
         return bool(np.any(low < self.min_ratio * high))
 
-    def allowed(self, means):
-        """Return the largest difference of each outcome that the target allows at given means.
+    def allowed(self, rates):
+        """Return the largest difference of rates that the target allows.
 
         Parameters
         ----------
-        means : ndarray of shape (..., d)
-            Mean outcomes of the records of both groups.
+        rates : ndarray
+            Rates of the records of both groups together.
 
         Returns
         -------
-        ndarray of shape (..., d)
+        ndarray of the same shape
         """
         gap = math.inf if self.max_gap is None else self.max_gap
-        if not self.of_rates:
-            # Differences within it have a norm within max_gap.
-            return np.full(means.shape, gap / math.sqrt(means.shape[-1]))
-        if self.min_ratio is None:
-            return np.full(means.shape, gap)
-        return np.minimum(gap, (1 - self.min_ratio) * means.clip(0, 1))
+        ratio = 0.0 if self.min_ratio is None else self.min_ratio
+        return np.minimum(gap, (1 - ratio) * rates.clip(LEAST_RATE, 1))
 
 
 @dataclass(frozen=True)
@@ -377,10 +375,12 @@ class GapLimits:
     ----------
     targeted : Targeted
     noise_scale : float
+    slopes : ndarray of shape (n_outputs,), optional
+        What a unit of each output adds to a number that is compared.
     """
 
-    def __init__(self, targeted, noise_scale):
-        self._targeted, self._noise_scale = targeted, noise_scale
+    def __init__(self, targeted, noise_scale, slopes=None):
+        self._targeted, self._noise_scale, self._slopes = targeted, noise_scale, slopes
         rate = 1 / max(1.0, WINDOW * targeted.n_steps)
         self._features = _Average()
         self._decisions, self._predicted = _Average(rate), _Average(rate)
@@ -433,20 +433,17 @@ class GapLimits:
         self._kept = np.array(
             [shrinkage(d, n_features, s, len(one)) for d, s in zip(squared, noise, strict=True)]
         )
-        target, norms = self._targeted.target, np.linalg.norm(weight, axis=1)
-        if decisions is None:
-            middle = np.zeros((len(one), len(weight)))
-            half = target.allowed(middle) / self._targeted.ball.radius
-        else:
-            middle, half = self._of_rates(weight, decisions, shares)
-            most = LARGEST_COSINE * np.outer(np.sqrt(squared), norms)
-            middle = middle.clip(-most, most)
+        norms = np.linalg.norm(weight, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
+            if decisions is None:
+                # No outcome tells how far off a difference is, so its noise is allowed for.
+                unknown = noise * np.linalg.norm(self._slopes * norms)
+                self.reach = self._targeted.target.max_gap / self._kept + unknown
+                return
+            middle, half = self._of_rates(weight, decisions, shares)
             half = half / self._kept[:, None]
-        if decisions is None:
-            # No outcome tells how far off a difference is, so noise has to be allowed for.
-            half += np.outer(noise, norms)
-        self.low, self.high = middle - half, middle + half
+        most = LARGEST_COSINE * np.outer(np.sqrt(squared), norms)
+        self.low, self.high = np.minimum(middle - half, most), np.maximum(middle + half, -most)
 
     def _of_rates(self, weight, decisions, shares):
         """Return the differences of logits at which rates are alike, and how far they may be off.
@@ -481,17 +478,23 @@ class GapLimits:
             return
         before = as_array(layer.weight)
         weight = before.copy()
-        for _ in range(SWEEPS):
-            for d, low, high in zip(
-                self._differences[self._kept > 0],
-                self.low[self._kept > 0],
-                self.high[self._kept > 0],
-                strict=True,
-            ):
-                gap = weight @ d
-                weight += np.outer(gap.clip(low, high) - gap, d / (d @ d))
+        for row in np.tile(np.flatnonzero(self._kept), SWEEPS):
+            d = self._differences[row]
+            gap = weight @ d
+            weight += np.outer(self._within(row, gap) - gap, d / (d @ d))
+        # Limits that cannot all hold would otherwise let weights grow from step to step.
+        norms = np.linalg.norm(weight, axis=1, keepdims=True)
+        first = np.linalg.norm(before, axis=1, keepdims=True)
+        weight *= first / np.maximum(first, norms).clip(1e-300)
         layer.bias -= torch.as_tensor((weight - before) @ self._center).to(layer.bias)
         layer.weight.copy_(torch.as_tensor(weight))
+
+    def _within(self, row, gap):
+        """Return the difference of mean outputs within the limits of a pair that is next to it."""
+        if self._slopes is None:
+            return gap.clip(self.low[row], self.high[row])
+        size = np.linalg.norm(self._slopes * gap)
+        return gap * min(1.0, self.reach[row] / max(size, 1e-300))
 
 
 def near_decisions(logits):

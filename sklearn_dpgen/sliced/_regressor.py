@@ -131,10 +131,10 @@ class DPSlicedWassersteinFairRegressor(
     :Public: ``n_samples``; names of the columns; ``y_domain``; without ``protect_groups``
         sizes of the groups, and values of the sensitive features, where ``groups`` does not declare
         them. With ``unit``: numbers of persons, and not those of their rows.
-    :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
-        outputs to ``output_bound``. Targets are projected on ``y_domain``. Features need no bound;
-        with ``max_gap`` their means are those of features that are projected on a ball, which the
-        fit finds by releases of its own.
+    :Bounded by: Clips: gradients of the loss to ``task_clip``; for the penalty Jacobians to
+        ``jacobian_clip``, outputs to ``output_bound``. Targets are projected on ``y_domain``.
+        Features need no bound; with ``max_gap`` their means are those of features that are
+        projected on a ball, which the fit finds by releases of its own.
     :Noise: Gaussian on the summed gradients of secret batches, by
         :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
         batches, in floating point, from the operating system's entropy.

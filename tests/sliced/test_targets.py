@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn_dpgen import load
 from sklearn_dpgen.auditing import audit
 from sklearn_dpgen.datasets import make_biased_labels
-from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.exceptions import InvalidFileError, PublicValueError
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.nn import Training
@@ -330,18 +330,19 @@ def test_decisions_near_the_threshold():
             np.testing.assert_array_equal(columns[:, k], moved.argmax(axis=1) == k)
 
 
-def limits_of(target, ball, sizes, n_features, n_steps=60, measured=1.0, noise_scale=0.0):
-    strata = make_strata(np.array(sizes))
+def limits_of(target, ball, sizes, n_features, n_steps=60, noise_scale=0.0, slopes=None):
+    measured, strata = 1.0, make_strata(np.array(sizes))
     tasks = (0.1,) * len(sizes)
     targeted = Targeted(target, strata, ball, tuple(sizes), tasks, n_features, measured, n_steps)
     stops = np.cumsum([0, *sizes])
     batch = [slice(a, b) for a, b in zip(stops[:-1], stops[1:], strict=True)]
-    return targeted, GapLimits(targeted, noise_scale), batch
+    return targeted, GapLimits(targeted, noise_scale, slopes), batch
 
 
 @pytest.mark.parametrize("scale", [1e-2, 1.0, 30.0])
 def test_the_ball_of_the_features_is_placed_among_them(scale):
     targeted, limits, batch = limits_of(ParityTarget(0.1), Ball(0.5, n_features=1), (500, 1500), 3)
+    torch.manual_seed(0)
     X = scale * (torch.randn(2000, 3, dtype=torch.float64) + torch.tensor([2.0, 0, -1]))
 
     def release(measured, values):
@@ -380,23 +381,25 @@ def test_a_layer_is_projected_on_the_limits(n_groups, allowed):
     sizes = (300,) * n_groups
     X = rng.normal(size=(sum(sizes), 5)) + np.repeat(rng.normal(size=(n_groups, 5)), 300, axis=0)
     X = torch.tensor(X / 10)
-    ball = Ball(2.0, n_features=2)
-    targeted, limits, batch = limits_of(ParityTarget(2 * allowed), ball, sizes, 5)
+    ball, slopes = Ball(2.0, n_features=2), np.array([2.0, 0.5])
+    targeted, limits, batch = limits_of(ParityTarget(allowed), ball, sizes, 5, slopes=slopes)
     layer = torch.nn.Linear(5, 2).double()
     with torch.no_grad():
         layer.weight[:] = torch.tensor(rng.normal(size=(2, 5)))
     before, first = layer(X).detach().numpy(), layer.weight.detach().clone()
     train_to_limits(limits, targeted, batch, X, layer, n=20)
     after = layer(X).detach().numpy()
-    means = np.array([after[rows].mean(axis=0) for rows in batch])
-    gaps = abs(means[:, None] - means[None]).max()
-    was = np.array([before[rows].mean(axis=0) for rows in batch])
-    assert abs(was[:, None] - was[None]).max() > 0.3
-    # The gap of outcomes, twice that of outputs, within max_gap / sqrt(2); features are projected.
-    assert gaps <= allowed / np.sqrt(2) + 0.05
+
+    def largest_gap(outputs):
+        means = np.array([outputs[rows].mean(axis=0) for rows in batch]) * slopes
+        return np.linalg.norm(means[:, None] - means[None], axis=2).max()
+
+    # Of numbers, in their units; the features are projected, and so not quite those of the limits.
+    assert largest_gap(before) > 0.4
+    assert largest_gap(after) <= allowed + 0.05
     np.testing.assert_allclose(after.mean(axis=0), before.mean(axis=0), atol=0.03)
     if allowed and n_groups == 2:
-        assert gaps > 0.1
+        assert largest_gap(after) > 0.1
     # It is the smallest change: along the differences alone.
     means = np.array([X[rows].mean(dim=0).numpy() for rows in batch])
     basis = np.linalg.qr((means[1:] - means[0]).T)[0]
@@ -428,7 +431,124 @@ def test_an_offset_of_the_decisions_is_corrected():
     assert abs(gap()) < before / 2
 
 
+@pytest.mark.parametrize("protects", [False, True])
+def test_limits_of_rates_by_hand(protects):
+    # Two steps, with means that are given, and noise that explains a part of them.
+    sizes, tau, m = (50, 150), 0.3, 1.0
+    strata = protected_strata(200, 2) if protects else make_strata(np.array(sizes))
+    tasks = (0.1,) * len(strata.sizes)
+    target, ball = ParityTarget(None, 0.8, of_rates=True), Ball(0.5, center=[0.5])
+    targeted = Targeted(target, strata, ball, strata.sizes, tasks, 3, m, 400)
+    limits = GapLimits(targeted, tau)
+    limits.measured = targeted.features(Ball(2.0, n_features=3))
+    W, counts = np.array([[0.1, -0.2, 0.2]]), np.repeat([0, 1], sizes)
+    codes = torch.tensor(counts) if protects else None
+    batch = [slice(0, 200)] if protects else [slice(0, 50), slice(50, 200)]
+    centers = np.array([[0.6, -0.4, 0.1], [-0.2, 0.3, 0.0]])
+    rates = np.array([[0.7, 0.5], [0.4, 0.3]])
+    for _ in range(2):
+        vectors = [
+            g.vector(torch.tensor(values[counts]), batch, codes).numpy()
+            for g, values in ((limits.measured, centers), (targeted.in_steps, rates))
+        ]
+        limits.update(W, *vectors)
+    # Noise of a mean of k records: of what is measured, over its scale; half after two steps.
+    sd = tau / math.sqrt(2) * np.hypot(1 / 50, 1 / 150) / (0.1 * m)
+    if protects:
+        sd = tau / math.sqrt(2) * np.hypot(200 / 50, 200 / 150) / (0.1 * 200 * m)
+    delta = centers[0] - centers[1]
+    kappa = 1 - 7.8147 * (4 * sd) ** 2 / (delta @ delta)
+    slope = ((0.2 * 50 + 0.1 * 150) / 200) / 0.5
+    # The first step alone had twice the variance.
+    first = 1 - 7.8147 * 2 * (4 * sd) ** 2 / (delta @ delta)
+    offset = 0.6 - 0.35 - slope * (first + kappa) / 2 * (W @ delta).item()
+    # Of two thresholds, each measured in a ball of diameter √2, the mean.
+    kept = 1 - 3.8415 * sd**2 / offset**2
+    assert 0.1 < kept < 0.95
+    offset *= kept
+    half = 0.2 * (0.6 * 50 + 0.35 * 150) / 200 / slope / kappa
+    most = 0.2 * np.linalg.norm(W) * np.linalg.norm(delta)
+    assert 0.1 < kappa < 0.95
+    assert limits.low.item() == pytest.approx(min(-offset / slope - half, most), rel=1e-4)
+    assert limits.high.item() == pytest.approx(max(-offset / slope + half, -most), rel=1e-4)
+    # Of numbers, the noise of a difference is allowed for.
+    numbers = Targeted(ParityTarget(0.3), strata, ball, strata.sizes, tasks, 3, m, 400)
+    limits = GapLimits(numbers, tau, np.array([0.5]))
+    limits.measured = numbers.features(Ball(2.0, n_features=3))
+    for _ in range(2):
+        limits.update(W, vectors[0])
+    expected = 0.3 / kappa + 4 * sd * 0.5 * np.linalg.norm(W)
+    assert limits.reach.item() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_what_is_kept_is_within_the_limits(kind, table, monkeypatch):
+    seen = []
+
+    class Watched(GapLimits):
+        def __init__(self, *args):
+            super().__init__(*args)
+            seen.append(self)
+
+    monkeypatch.setattr(_fair, "GapLimits", Watched)
+    training = Training(max_iter=60, averaging=0.5)
+    options = {"epsilon": np.inf, "training": training}
+    target = table.labels if kind == "classifier" else table.y
+    X = table.X + (table.groups == "a")[:, None]
+    model = fits(kind, **options).fit(X, target, sensitive_features=table.groups)
+    (limits,) = seen
+    gap = np.atleast_2d(model.coef_) @ limits._differences[0]
+    if kind == "classifier":
+        assert limits.low.item() - 1e-9 <= gap.item() <= limits.high.item() + 1e-9
+    else:
+        assert 2 * abs(gap.item()) <= limits.reach.item() + 1e-9
+
+
+def test_limits_that_cannot_all_hold_do_not_lengthen_weights():
+    target, ball = ParityTarget(None, 1.0, of_rates=True), Ball(0.5, center=[0.5])
+    _, limits, _ = limits_of(target, ball, (10, 10, 10), 2)
+    limits._features.n, limits._kept, limits._center = 5, np.ones(3), np.zeros(2)
+    limits._differences = np.array([[1.0, 0.0], [1.0, 0.01], [0.0, 0.01]])
+    limits.low = limits.high = np.array([[0.1], [-0.1], [0.1]])
+    layer = torch.nn.Linear(2, 1).double()
+    first = float(torch.linalg.norm(layer.weight.detach()))
+    for _ in range(50):
+        limits.apply(layer)
+    assert float(torch.linalg.norm(layer.weight.detach())) <= first * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("n_samples", [1000, 2000, 3000, 5000, 8000])
+def test_what_is_measured_does_not_depend_on_the_unit_of_the_clip(n_samples):
+    def share(clip):
+        model = fits("classifier", gradient=ClippedGradient(task_clip=clip))
+        sizes = np.array([n_samples // 2, n_samples // 2])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model._plan(make_strata(sizes), 20, 2).details.targeted.measured
+
+    assert share(0.01) == share(1.0) == share(100.0)
+
+
+def test_numbers_of_unlike_units_are_compared_in_theirs():
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(4000, 3)), np.arange(4000) % 2
+    X[:, 0] += 0.2 * groups
+    y = np.c_[0.2 * X[:, 0], 20 * X[:, 1]] + 0.01 * rng.normal(size=(4000, 2))
+
+    def fit(**target):
+        domain = Box([-1, -100], [1, 100])
+        model = DPSlicedWassersteinFairRegressor(y_domain=domain, epsilon=np.inf, **target)
+        return model.fit(X, y, sensitive_features=groups).predict(X)
+
+    # The target is met: the gap of the first output, whose range is 2, is .04.
+    free, wanted = fit(alpha=0.0), fit(max_gap=1.0)
+    np.testing.assert_allclose(wanted, free, atol=0.02 * np.ptp(free, axis=0).max())
+    strict = fit(max_gap=0.02)
+    assert abs(strict[groups == 0, 0].mean() - strict[groups == 1, 0].mean()) < 0.025
+
+
 def test_limits_do_not_follow_noise():
+    torch.manual_seed(0)
     rng = np.random.default_rng(0)
     X = torch.tensor(rng.normal(size=(100, 3)))
     ball = Ball(0.5, center=[0.5])
@@ -566,8 +686,8 @@ def test_the_stricter_target_counts():
     assert ParityTarget(0.15, 0.9, True).allowed(means) == pytest.approx(0.04)
     assert ParityTarget(0.01, 0.9, True).allowed(means) == pytest.approx(0.01)
     assert ParityTarget(0.01).allowed(means) == 0.01
-    # Of two numbers the norm of the gap counts.
-    assert ParityTarget(0.1).allowed(np.zeros(2)) == pytest.approx(0.1 / np.sqrt(2))
+    # Where nobody is chosen a ratio asks for little.
+    assert ParityTarget(None, 0.9, True).allowed(np.zeros(1)) == pytest.approx(0.001)
 
 
 @pytest.mark.parametrize("n_groups", [2, 6])
@@ -610,7 +730,7 @@ def test_a_missed_target_is_said(large):
 
 def test_without_groups_there_is_no_target(table):
     model = fits("classifier", alpha=0.0)
-    with pytest.warns(UserWarning, match="sensitive_features is absent"):
+    with pytest.warns(UserWarning, match="is absent: fitting without the target"):
         model.fit(table.X, table.labels)
     assert not hasattr(model, "parity_")
 
