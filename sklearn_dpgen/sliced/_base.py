@@ -369,6 +369,8 @@ class SlicedEstimator(TrainedEstimator):
         module.to(device, DTYPE)
         tensors = [torch.tensor(np.ascontiguousarray(a), device=device) for a in records.arrays]
         if descent.mechanism is None:
+            # Without a private record there may be public ones to train on first.
+            self._gradients(descent, module, tensors, public_seed)
             return module, 0
 
         def rows(positions):

@@ -200,6 +200,7 @@ def correlation(tables):
     return pd.concat([cost, price], axis=1).dropna().corr(method="spearman").iloc[0, 1]
 
 
+@pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.MaxRowsWarning")
 def test_aggregates_link_two_child_tables():
     """A severity that no column has; without aggregates the tables are independent."""
     rng, n = np.random.default_rng(0), 2000
