@@ -29,7 +29,7 @@ __all__ = ["MEASURED", "GapLimits", "GroupMeans", "ParityTarget", "Targeted", "n
 MEASURED = (1.0, 0.5, 0.25)
 # Decisions are measured at logits that are raised, and lowered, by this much.
 SHIFT = 0.25
-# Share of the steps over which mean outcomes are averaged.
+# Share of the steps over which mean decisions are averaged.
 WINDOW = 0.3
 # Radius of the ball on which features are projected, in units of their typical length.
 WIDER = 1.2
@@ -38,7 +38,7 @@ WIDER = 1.2
 LARGEST_COSINE = 0.2
 # Logarithms of lengths are measured between plus and minus this.
 LOG_LENGTH = 5.0
-# Of n records near the threshold, at least this share per unit of logit.
+# Rates are taken to rise by at least this, per unit of logit.
 LEAST_SLOPE = 0.02
 # Rates are taken to be at least this, where a ratio of them is asked for.
 LEAST_RATE = 0.01
