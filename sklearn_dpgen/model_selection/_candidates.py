@@ -100,6 +100,11 @@ def check_groups_are_given(estimator, by_group):
         )
 
 
+def protects_groups(estimator):
+    """Return whether an estimator, or the last step of a pipeline, protects groups of records."""
+    return getattr(last_step(estimator), "_protects_groups", False)
+
+
 def check_declared_groups(estimator):
     """Return the declared groups of an estimator, or None if it protects their sizes."""
     last = last_step(estimator)
@@ -109,7 +114,7 @@ def check_declared_groups(estimator):
             f"groups of {name} must be declared for a search with sensitive_features, as a part "
             "of the records may lack a group."
         )
-    if getattr(last, "protect_groups", False):
+    if protects_groups(last):
         return None
     if getattr(last, "penalty", None) == "equalized_odds":
         raise PublicValueError(
@@ -151,7 +156,11 @@ def calibrated(estimator, parameters, run, *, random_state, **sizes):
     PublicTypeError, PublicValueError
         The estimator has no ``epsilon``, or no budget is small enough.
     """
-    candidate = seeded(estimator, random_state).set_params(**parameters)
+    candidate = seeded(estimator, random_state)
+    # Records are split once, so all candidates protect what the estimator protects.
+    if getattr(last_step(candidate), "protect_groups", None) == "auto":
+        last_step(candidate).set_params(protect_groups=protects_groups(estimator))
+    candidate.set_params(**parameters)
     for name, value in _TAKEN_AWAY.items():
         candidate.set_params(**dict.fromkeys(named_parameters(candidate, name), value))
     budgets = private_parameters(candidate, "epsilon")

@@ -54,11 +54,11 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
         The public groups, at least two: values of ``sensitive_features``, or rows of them. None
         takes the groups that occur, which are then public (:ref:`fair_groups`).
-    protect_groups : bool, default=False
+    protect_groups : bool or "auto", default="auto"
         Whether the group of a record, and for equalized odds its label, is protected too, and with
-        it the sizes of the groups (:ref:`protected_groups`). ``groups`` must then be declared, and
-        the noise is larger: with the defaults by a half for two groups of one size, but not with a
-        target.
+        it the sizes of the groups (:ref:`protected_groups`). "auto" protects it with a target and
+        declared ``groups``, which adds no noise. True needs ``groups`` too, and with ``alpha`` adds
+        noise: with the defaults half as much for two groups of one size.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
@@ -199,7 +199,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         penalty: str = "demographic_parity",
         classes: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-        protect_groups: bool = False,
+        protect_groups: bool | str = "auto",
         epsilon: float = 1.0,
         delta: float | str = "auto",
         training: Training | None = None,
@@ -267,7 +267,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         if self.classes is not None:
             n_classes = len(check_classes(self.classes))
         n_classes = 2 if n_classes is None else check_count(n_classes, "n_classes")
-        has_groups = self.protect_groups or group_sizes is not None
+        has_groups = self._protects_groups or group_sizes is not None
         odds = self.penalty == "equalized_odds" and has_groups
         strata = self._strata_of_sizes(n_samples, group_sizes, n_classes if odds else None)
         return self._plan(strata, n_features, n_classes).report

@@ -205,9 +205,14 @@ class FairEstimator(SlicedEstimator):
                 )
         return super()._of_former(found)
 
+    @property
+    def _protects_groups(self):
+        """Whether the group of a record is protected."""
+        return self.protect_groups
+
     def _check_protection(self):
         """Refuse parameters with which the guarantee would depend on protected groups."""
-        if not self.protect_groups:
+        if not self._protects_groups:
             return
         if self.groups is None:
             raise PublicValueError(
@@ -231,7 +236,7 @@ class FairEstimator(SlicedEstimator):
             stratified = StratifiedRecords.from_samples([n_rows], [persons])
             return Strata(stratified.sizes), stratified, None
         codes, self.groups_ = check_sensitive_features(sensitive_features, n_rows, self.groups)
-        if self.protect_groups:
+        if self._protects_groups:
             # Rows of a person may differ: a batch has one of them.
             stratified = StratifiedRecords.from_samples([n_rows], [persons])
             n_groups = len(self.groups_)
@@ -274,10 +279,11 @@ class FairEstimator(SlicedEstimator):
         """Return the strata for given public sizes."""
         n_samples = check_count(n_samples, "n_samples")
         self._check_protection()
-        if self.protect_groups:
+        if self._protects_groups:
             if group_sizes is not None:
+                how = "True" if self.protect_groups is True else "'auto' and a target"
                 raise PublicValueError(
-                    "group_sizes must be None with protect_groups=True, as they are private."
+                    f"group_sizes must be None with protect_groups={how}, as they are private."
                 )
             return protected_strata(n_samples, len(check_groups(self.groups)), n_labels)
         if group_sizes is None:
@@ -504,6 +510,7 @@ class FairPredictor(FairEstimator):
         **FairEstimator._parameter_constraints,
         "max_gap": [Interval(Real, 0, None, closed="left"), None],
         "penalty": [StrOptions(set(PENALTIES))],
+        "protect_groups": ["boolean", StrOptions({"auto"})],
     }
     _weight_bounds = (Bound("weight_clip", 1.0),)
 
@@ -523,6 +530,13 @@ class FairPredictor(FairEstimator):
             index = pd.MultiIndex.from_arrays([*levels.values()], names=[*levels])
         columns = ["mean", "low", "high", "n_rows"]
         return pd.DataFrame(np.concatenate(self._parity), index=index, columns=columns)
+
+    @property
+    def _protects_groups(self):
+        if self.protect_groups == "auto":
+            # It adds no noise then, and without declared groups it is impossible.
+            return self._target() is not None and self.groups is not None
+        return self.protect_groups
 
     @property
     def _n_outcomes(self):

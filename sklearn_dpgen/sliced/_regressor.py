@@ -39,7 +39,6 @@ class DPSlicedWassersteinFairRegressor(
     ----------
     alpha : float, default=0.5
         Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the targets. Not read with
-        ``max_gap``.
     max_gap : float or None, default=None
         The largest Euclidean distance of two groups' mean predictions, in the units of the target.
         The weights of a linear model are then kept where the groups are as similar as that, by mean
@@ -54,11 +53,11 @@ class DPSlicedWassersteinFairRegressor(
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
         The public groups, at least two: values of ``sensitive_features``, or rows of them. None
         takes the groups that occur, which are then public (:ref:`fair_groups`).
-    protect_groups : bool, default=False
+    protect_groups : bool or "auto", default="auto"
         Whether the group of a record is protected too, and with it the sizes of the groups
-        (:ref:`protected_groups`). ``groups`` must then be declared, and the noise is larger: with
-        the defaults, and one output, by two thirds for two groups of one size, but not with
-        ``max_gap``.
+        (:ref:`protected_groups`). "auto" protects it with a target and declared ``groups``, which
+        adds no noise. True needs ``groups`` too, and with ``alpha`` adds noise: with the defaults,
+        and one output, two thirds as much for two groups of one size.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
@@ -194,7 +193,7 @@ class DPSlicedWassersteinFairRegressor(
         y_domain: Domain | tuple[ArrayLike, ArrayLike] | Callable[..., Domain],
         penalty: str = "demographic_parity",
         groups: ArrayLike | None = None,
-        protect_groups: bool = False,
+        protect_groups: bool | str = "auto",
         epsilon: float = 1.0,
         delta: float | str = "auto",
         training: Training | None = None,

@@ -195,6 +195,26 @@ def test_a_penalty_that_protects_groups_is_searched_without_their_sizes(seen, fi
         search.plan(len(X), X.shape[1], group_sizes=SIZES)
 
 
+@pytest.mark.parametrize(
+    ("estimator", "grid", "protects"),
+    [
+        (watched(max_gap=0.1), {"max_gap": [0.1, None]}, True),
+        (watched(), {"max_gap": [0.1, None]}, False),
+    ],
+)
+def test_candidates_protect_what_the_estimator_protects(seen, estimator, grid, protects):
+    """Records are split once, by public sizes or without groups, so candidates may not differ."""
+    search = PrivateSearchCV(estimator, grid, n_runs=20, random_state=0)
+    search.fit(X, Y, sensitive_features=SIDE)
+    fits = [fit for *_, fit, _ in seen]
+    assert {fit.max_gap for fit in fits} == {0.1, None}
+    assert {fit.privacy_.shared == () for fit in fits} == {protects}
+    assert (search.privacy_.shared == ()) == protects
+    # The negative twin: by themselves, fits of the two would differ.
+    alone = {clone(estimator).set_params(max_gap=gap)._protects_groups for gap in (0.1, None)}
+    assert alone == {True, False}
+
+
 def test_public_rows_are_scored_with_their_groups():
     public = make_biased_labels(200, random_state=1)
     grid = {"min_ratio": [0.2, 1.0]}

@@ -500,6 +500,35 @@ def test_nothing_but_the_number_of_records_enters_the_report(tiny, table, kind):
     assert table.train(estimator, sensitive_features=table.groups).privacy_ != planned
 
 
+@pytest.mark.parametrize(
+    ("options", "protects"),
+    [
+        ({"max_gap": 0.1}, True),
+        ({"max_gap": 0.1, "groups": None}, False),
+        ({"max_gap": 0.1, "protect_groups": False}, False),
+        ({"alpha": 0.5}, False),
+        ({"alpha": 0.0}, False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The fit misses:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_groups_are_protected_by_default_where_it_adds_no_noise(
+    tiny, table, kind, options, protects
+):
+    options = {"groups": ["a", "b"], "training__hidden_layer_sizes": (), "delta": 1e-2} | options
+    fits = [
+        table.train(tiny(kind, **options), sensitive_features=groups)
+        for groups in (table.groups, np.where(np.arange(41) < 30, "a", "b"))
+    ]
+    assert [fit.privacy_.shared for fit in fits] == [() if protects else ("group",)] * 2
+    if protects:
+        public = tiny(kind, **options | {"protect_groups": False}).plan(41, 3, group_sizes=[20, 21])
+        assert fits[0].privacy_ == fits[1].privacy_ == fits[0].plan(41, 3)
+        assert fits[0].privacy_.noise_scale <= public.noise_scale
+        with pytest.raises(ValueError, match="None with protect_groups='auto' and a target"):
+            fits[0].plan(41, 3, group_sizes=[20, 21])
+
+
 def test_labels_are_protected_with_the_groups(tiny, table):
     options = {"penalty": "equalized_odds", "groups": ["a", "b"], "protect_groups": True}
     fit = table.train(tiny("classifier", classes=[0, 1], **options))
