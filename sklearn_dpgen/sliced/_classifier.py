@@ -324,6 +324,9 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         labels = outputs.argmax(dim=1)
         return functional.one_hot(labels, outputs.shape[1]).to(outputs.dtype)
 
+    def _means_in_units(self, means):
+        return means.clip(0, 1)
+
     def _residuals(self, module, outputs, targets):
         if outputs.shape[1] == 1:
             return torch.sigmoid(outputs) - targets[:, None]

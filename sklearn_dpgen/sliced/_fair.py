@@ -82,7 +82,7 @@ _WEAK = 0.5
 _LARGEST_REMEDY = 0.95
 
 
-def noise_message(objective, mechanism, groups, n_features, targeted=None):
+def noise_message(objective, mechanism, groups, n_features, n_steps, targeted=None):
     """Return a warning about the noise of a fit, or None if it hardly affects the task.
 
     After T steps the mean of all gradients has noise σ / √T per parameter, and σ √((d + 1) / T) on
@@ -96,7 +96,7 @@ def noise_message(objective, mechanism, groups, n_features, targeted=None):
         The plan of the fit.
     groups : sequence
         Names of the groups, indexed by their codes.
-    n_features : int
+    n_features, n_steps : int
     targeted : Targeted, optional
         A target of the fit.
 
@@ -107,7 +107,6 @@ def noise_message(objective, mechanism, groups, n_features, targeted=None):
     strata, task = objective.strata, (1 - objective.alpha) * objective.task_clip
     if not strata.pairs or (objective.alpha == 0 and targeted is None) or task == 0:
         return None
-    n_steps = mechanism.n_releases - (0 if targeted is None else targeted.measurements)
     noise = mechanism.noise_scale * math.sqrt((n_features + 1) / n_steps) / task
     if noise <= _TOLERATED_NOISE:
         return None
@@ -313,6 +312,7 @@ class FairEstimator(SlicedEstimator):
         public=(),
         reference=None,
         outcome_ball=None,
+        n_located=0,
     ):
         """Plan a fit from public quantities, and warn of a missing penalty or too much noise.
 
@@ -332,6 +332,8 @@ class FairEstimator(SlicedEstimator):
             As in :class:`FairObjective`.
         outcome_ball : Ball, optional
             The ball of the outcomes whose means a target compares, if it is another one.
+        n_located : int
+            Number of releases before the steps, besides those of a target.
 
         Returns
         -------
@@ -363,26 +365,26 @@ class FairEstimator(SlicedEstimator):
         batch_sizes, n_samples = strata.batch_sizes(settings.batch_fraction), sum(strata.sizes)
         sensitivities, targeted = objective.sensitivities(batch_sizes), None
         if target is None:
-            mechanism = self._price(strata, sensitivities, n_samples)
+            mechanism = self._price(strata, sensitivities, n_samples, n_located)
         else:
             targeted, mechanism = self._targeted(
-                target, objective, outcome_ball, sensitivities, n_features
+                target, objective, outcome_ball, sensitivities, n_features, n_located
             )
         if groups is None:
             groups = range(n_samples) if self.groups is None else check_groups(self.groups)
-        message = noise_message(objective, mechanism, groups, n_features, targeted)
+        message = noise_message(
+            objective, mechanism, groups, n_features, self._training.max_iter, targeted
+        )
         if message is not None:
             warn_user(message, NoisyGradientsWarning)
         message = weak_penalty_message(objective)
         if message is not None:
             warn_user(message, SmallGroupWarning)
         task, penalty = objective.largest_gradients()
-        released = {}
+        released = {"n_measured": ball.n_features, "measurements": n_located}
         if targeted is not None:
-            released = {
-                "n_measured": targeted.n_measured,
-                "measurements": targeted.measurements,
-            }
+            released["n_measured"] = max(targeted.n_measured, ball.n_features)
+            released["measurements"] += targeted.measurements
         report = self._report(
             mechanism,
             layer_widths,
@@ -404,7 +406,7 @@ class FairEstimator(SlicedEstimator):
     def _target(self):
         """Return what is asked of the mean outcomes of groups, or None."""
 
-    def _targeted(self, target, objective, ball, tasks, n_features):
+    def _targeted(self, target, objective, ball, tasks, n_features, n_located):
         """Return the target with what is released for it, and the mechanism of all releases.
 
         The means have the largest sensitivity at which the noise of the whole fit, relative to the
@@ -430,8 +432,9 @@ class FairEstimator(SlicedEstimator):
             with warnings.catch_warnings():
                 # The price that is chosen warns.
                 warnings.simplefilter("ignore")
+                n_measurements = targeted.measurements + n_located
                 mechanism = self._price(
-                    strata, targeted.sensitivities, sum(strata.sizes), targeted.measurements
+                    strata, targeted.sensitivities, sum(strata.sizes), n_measurements
                 )
             noise = mechanism.noise_scale * math.sqrt((n_features + 1) / targeted.n_steps)
             if noise <= _TOLERATED_NOISE * objective.task_clip:
@@ -502,6 +505,33 @@ def _batch(rows, device):
     return torch.from_numpy(np.concatenate(rows)).to(device), list(starmap(slice, pairwise(stops)))
 
 
+def means_releaser(run, rows, array, codes=None):
+    """Return a function that releases means of functions of an array, each of a new batch.
+
+    Parameters
+    ----------
+    run : StratifiedGaussianRun
+    rows : callable
+        Maps drawn positions within each stratum to the rows of a batch.
+    array : tensor of shape (n, d)
+    codes : tensor of int of shape (n,), optional
+        The private cells of protected groups.
+
+    Returns
+    -------
+    callable
+        Maps :class:`GroupMeans` and the function to the released vector.
+    """
+
+    @torch.no_grad()
+    def release(measured, values):
+        indices, batch = _batch(rows(run.draw()), array.device)
+        cells = None if codes is None else codes[indices]
+        return run.release(as_array(measured.vector(values(array[indices]), batch, cells)))
+
+    return release
+
+
 class FairPredictor(FairEstimator):
     """Base class of the classifier and the regressor, whose predictions the penalty compares."""
 
@@ -554,6 +584,10 @@ class FairPredictor(FairEstimator):
         """Return the outcomes of outputs, whose means a target compares."""
         raise NotImplementedError(f"{type(self).__name__} has no method _outcomes.")
 
+    def _means_in_units(self, means):
+        """Return mean outcomes, of shape (d, ...), in the units of predictions."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _means_in_units.")
+
     def _slopes(self, module):
         """Return what each output of the linear layer adds to its outcome, near the centre."""
         outputs = torch.zeros(1, self._n_outcomes, dtype=DTYPE, requires_grad=True)
@@ -576,9 +610,6 @@ class FairPredictor(FairEstimator):
             indices, batch = _batch(drawn, X.device)
             return measured.vector(values(X[indices]), batch, cells[0][indices] if cells else None)
 
-        def release(measured, values):
-            return run.release(as_array(means(measured, values, rows(run.draw()))))
-
         def step(positions):
             limits.apply(layer)
             drawn = rows(positions)
@@ -589,6 +620,7 @@ class FairPredictor(FairEstimator):
             limits.update(as_array(layer.weight), *map(as_array, vectors))
             return gradients
 
+        release = means_releaser(run, rows, X, *cells)
         limits.locate(release)
         measured = [(limits.measured, lambda X: X)]
         if targeted.target.of_rates:
@@ -608,8 +640,7 @@ class FairPredictor(FairEstimator):
             return
         strata, scale = targeted.strata, plan.details.mechanism.noise_scale
         self._parity = targeted.at_end.intervals(released[2], scale)
-        if targeted.target.of_rates:
-            self._parity[:, :, :3] = self._parity[:, :, :3].clip(0, 1)
+        self._parity[:, :, :3] = self._means_in_units(self._parity[:, :, :3])
         self._parity_cells = np.array(
             [[group, -1 if label is None else label] for group, label in strata.cells]
         )

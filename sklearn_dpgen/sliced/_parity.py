@@ -8,7 +8,7 @@ doc/sensitivity.rst.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -68,6 +68,10 @@ class ParityTarget:
     def norm(self):
         """Order of the norm of a distance."""
         return math.inf if self.of_rates else 2
+
+    def in_units_of(self, unit):
+        """Return the target for outcomes that are divided by a unit."""
+        return replace(self, max_gap=None if self.max_gap is None else self.max_gap / unit)
 
     def __str__(self):
         asked = {"max_gap": self.max_gap, "min_ratio": self.min_ratio}
@@ -146,9 +150,13 @@ class GroupMeans:
         return factors / 2 if self.strata.protects_cells else factors
 
     @property
+    def _n_means(self):
+        return len(self.strata.cells if self.strata.protects_cells else self.strata.sizes)
+
+    @property
     def n_values(self):
         """Number of entries of the vector."""
-        return len(self.strata.cells) * (self.ball.n_features + self.strata.protects_cells)
+        return self._n_means * (self.ball.n_features + self.strata.protects_cells)
 
     def vector(self, outcomes, batch, codes=None):
         """Return the vector for the outcomes of a batch.
@@ -188,7 +196,7 @@ class GroupMeans:
         units : ndarray of shape (n_strata, d)
         shares : ndarray of shape (n_strata,)
         """
-        table = np.asarray(released, dtype=np.float64).reshape(len(self.strata.cells), -1)
+        table = np.asarray(released, dtype=np.float64).reshape(self._n_means, -1)
         table = table / self.scales[:, None]
         if not self.strata.protects_cells:
             return table.clip(-0.5, 0.5), np.array(self.strata.shares)

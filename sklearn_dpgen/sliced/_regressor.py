@@ -1,6 +1,8 @@
 """DPSlicedWassersteinFairRegressor: private and group-fair regression."""
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,12 +19,24 @@ from sklearn_dpgen.nn import Training
 from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.sliced._base import DTYPE, ClippedGradient, setting_defaults
-from sklearn_dpgen.sliced._fair import FairPredictor
+from sklearn_dpgen.sliced._fair import FairPredictor, means_releaser
 from sklearn_dpgen.sliced._objective import standardize_domain
+from sklearn_dpgen.sliced._parity import GroupMeans
+from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_count, fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairRegressor"]
+
+# Before its steps a fit releases means of the targets and of the logarithms of their distances from
+# it, and both once more, where the first two say. This and the next three were chosen on wages
+# (cps1988, cpssw8, psid7682, wage).
+_N_LOCATED = 4
+# Distances are at least this, in units of half the width of the declared box.
+_LEAST_DISTANCE = 1e-3
+# Half of the width of the box, and of the one where the second mean is taken, in units of the
+# geometric mean of the distances: 2.1 standard deviations of a normal distribution.
+_REACH = 4.0
 
 
 class DPSlicedWassersteinFairRegressor(
@@ -47,7 +61,8 @@ class DPSlicedWassersteinFairRegressor(
         The public set of the targets and predictions: a Box or a Ball, with a feature for each
         output; or the bounds ``(low, high)`` of a box, numbers or arrays; or a function of
         ``n_features`` that returns a domain. Targets outside are silently projected on it, because
-        a warning would depend on private records.
+        a warning would depend on private records. Bounds of a box may be far too wide: the fit
+        first places a box within them, of which predictions are, by releases of its own.
     penalty : {"demographic_parity"}, default="demographic_parity"
         Equalized odds needs discrete targets: use the classifier.
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
@@ -67,7 +82,7 @@ class DPSlicedWassersteinFairRegressor(
         ``hidden_layer_sizes=()``, that is a linear map, ``activation="relu"``, ``max_iter=500``,
         ``solver="adam"``, ``learning_rate=0.02``, ``schedule="cosine"``, ``averaging=0.2``.
     gradient : ClippedGradient or None, default=None
-        Clips and batches (:ref:`training_settings`), in units of the radius of ``y_domain``.
+        Clips and batches (:ref:`training_settings`), in units of the radius of ``y_domain_``.
         Defaults: ``task_clip=1.0``; ``output_bound`` of 1, which clips no prediction;
         ``jacobian_clip=0.25``, ``jacobian_clipping="spectral"``, ``n_projections=50`` for more than
         one output, ``batch_fraction=0.2``, ``group_weights="size"``. The sensitivity of a step:
@@ -88,7 +103,7 @@ class DPSlicedWassersteinFairRegressor(
     ----------
     module_ : torch.nn.Module
         The network, in double precision. It maps (n, n_features) to (n, n_outputs), in units of
-        the radius of ``y_domain`` about its centre.
+        the radius of ``y_domain_`` about its centre.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -103,7 +118,8 @@ class DPSlicedWassersteinFairRegressor(
     groups_ : list or None
         The groups, in order; None if the fit had no ``sensitive_features``.
     y_domain_ : Domain
-        The domain of the targets.
+        The domain of the predictions: the box that the fit has placed within ``y_domain``, or the
+        declared ball. Targets are projected on it for the training.
     coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
         Weights of the linear map, whose values a second map (a scaled tanh for a box) takes into
         the domain; only without hidden layers. Shapes are those of ``LinearRegression``.
@@ -131,9 +147,9 @@ class DPSlicedWassersteinFairRegressor(
         sizes of the groups, and values of the sensitive features, where ``groups`` does not declare
         them. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``; for the penalty Jacobians to
-        ``jacobian_clip``, outputs to ``output_bound``. Targets are projected on ``y_domain``.
-        Features need no bound; with ``max_gap`` their means are those of features that are
-        projected on a ball, which the fit finds by releases of its own.
+        ``jacobian_clip``, outputs to ``output_bound``. Targets are projected on ``y_domain``, and
+        on a box within it that the fit finds by releases of its own. Features need no bound; with
+        ``max_gap`` their means are those of features projected on a ball, found in the same way.
     :Noise: Gaussian on the summed gradients of secret batches, by
         :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
         batches, in floating point, from the operating system's entropy.
@@ -144,7 +160,8 @@ class DPSlicedWassersteinFairRegressor(
         records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that others know or
         guess.
     :Proof: :ref:`sensitivity`, with ``protect_groups`` :ref:`protected_sensitivity`, with
-        ``max_gap`` :ref:`target_sensitivity`; of the training :ref:`central-training`.
+        ``max_gap`` :ref:`target_sensitivity`; of the box :ref:`target_box`; of
+        the training :ref:`central-training`.
 
     Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
     fitted on the private records is an unpaid release.
@@ -268,7 +285,8 @@ class DPSlicedWassersteinFairRegressor(
             n_features,
             groups,
             ball=self._ball(Ball(1.0, n_features=n_outputs)),
-            outcome_ball=enclosing_ball(domain),
+            outcome_ball=Ball(1.0, n_features=n_outputs),
+            n_located=_N_LOCATED * self._n_each if isinstance(domain, Box) else 0,
             layer_widths=[self._layer_widths(check_count(n_features, "n_features"), n_outputs)],
             public=("y_domain",),
         )
@@ -302,16 +320,53 @@ class DPSlicedWassersteinFairRegressor(
         return records, facts | {"domain": domain}
 
     def _head(self, n_outputs):
-        ball = enclosing_ball(self.y_domain_)
-        return DomainHead(standardize_domain(self.y_domain_, ball.center, ball.radius))
+        return _head(self.y_domain_)
 
     @property
     def _n_outcomes(self):
         return self.y_domain_.n_features
 
     def _outcomes(self, outputs):
-        ball = enclosing_ball(self.y_domain_)
-        return outputs.new_tensor(ball.center) + ball.radius * outputs
+        return outputs
+
+    @property
+    def _n_each(self):
+        """Number of releases of each kind that place the box of the targets."""
+        return math.ceil(self._training.max_iter / 60)
+
+    def _train(self, descent, module, tensors, run, rows, seed):
+        X, targets, *others = tensors
+        declared = domain = self.y_domain_
+        if isinstance(declared, Box):
+            domain = self._place_box(descent, run, rows, targets)
+            old, new = enclosing_ball(declared), enclosing_ball(domain)
+            values = domain.project(targets * old.radius + targets.new_tensor(old.center))
+            targets = (values - targets.new_tensor(new.center)) / new.radius
+            module[1] = _head(domain).to(X.device, DTYPE)
+        if descent.targeted is not None:
+            target = descent.targeted.target.in_units_of(enclosing_ball(domain).radius)
+            descent = replace(descent, targeted=replace(descent.targeted, target=target))
+        return *super()._train(descent, module, [X, targets, *others], run, rows, seed), domain
+
+    def _place_box(self, descent, run, rows, targets):
+        """Return a box within the declared one that holds most of the targets, by releases."""
+        declared = self.y_domain_
+        middle, half = (declared.low + declared.high) / 2, (declared.high - declared.low) / 2
+        units = enclosing_ball(declared).radius / np.where(half > 0, half, 1.0)
+        release = means_releaser(run, rows, targets * targets.new_tensor(units))
+        strata = Strata(descent.objective.strata.sizes)
+        bounds = tuple(stratum.sensitivity for stratum in descent.mechanism.strata)
+        scale = descent.mechanism.noise_scale / math.sqrt(self._n_each)
+
+        def mean(ball, values):
+            measured = GroupMeans(strata, ball, descent.batch_sizes, bounds)
+            released = [release(measured, values) for _ in range(self._n_each)]
+            means, shares = measured.means(np.mean(released, axis=0))
+            noise = 2 * ball.radius * measured.noise(scale, shares)
+            return shares @ means, np.linalg.norm(shares * noise)
+
+        low, high = located_box(mean, declared.n_features)
+        return Box(middle + half * low, middle + half * high)
 
     def _residuals(self, module, outputs, targets):
         outputs = outputs.detach().requires_grad_()
@@ -319,8 +374,16 @@ class DPSlicedWassersteinFairRegressor(
             loss = ((module[1](outputs) - targets) ** 2).sum()
             return torch.autograd.grad(loss, outputs)[0]
 
+    def _means_in_units(self, means):
+        ball = enclosing_ball(self.y_domain_)
+        return ball.center[:, None, None] + ball.radius * means
+
+    def _learn(self, plan, released, seed):
+        *released, self.y_domain_ = released
+        super()._learn(plan, released, seed)
+
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict targets in the declared domain.
+        """Predict targets in the domain ``y_domain_``.
 
         Parameters
         ----------
@@ -373,6 +436,45 @@ class DPSlicedWassersteinFairRegressor(
         super()._check_saved_state()
         n_outputs = self.y_domain_.n_features
         check_network(self.module_, self.n_features_in_, n_outputs, dtype=DTYPE)
+
+
+def _head(domain):
+    """Return the map from outputs of a linear layer to a domain, in units of its radius."""
+    ball = enclosing_ball(domain)
+    return DomainHead(standardize_domain(domain, ball.center, ball.radius))
+
+
+def located_box(mean, n_outputs):
+    """Return the ends, in [-1, 1], of a box that holds most values, from noisy means.
+
+    Parameters
+    ----------
+    mean : callable
+        Maps a ball, and a function of the values, to the mean of the function projected on the
+        ball, and to the standard deviation of its noise.
+    n_outputs : int
+
+    Returns
+    -------
+    low, high : ndarray of shape (n_outputs,)
+    """
+    root = math.sqrt(n_outputs)
+    # Logarithms of distances lie between those of the least one and of 2.
+    ends = math.log(_LEAST_DISTANCE), math.log(2)
+    logarithms = Ball(root * (ends[1] - ends[0]) / 2, center=np.full(n_outputs, np.mean(ends)))
+    middle, reach = np.zeros(n_outputs), np.ones(n_outputs)
+    for _ in range(_N_LOCATED // 2):
+        found, _ = mean(Ball(root * reach.max(), center=middle), lambda values: values)
+        middle = found.clip(-1, 1)
+
+        def distances(values, origin=middle):
+            found = abs(values - values.new_tensor(origin))
+            return found.clamp(min=_LEAST_DISTANCE).log()
+
+        lengths, noise = mean(logarithms, distances)
+        # Rather too wide than too narrow, as far as the noise goes.
+        reach = np.minimum(_REACH * np.exp(lengths + noise), 2)
+    return (middle - reach).clip(-1, 1), (middle + reach).clip(-1, 1)
 
 
 def _check_numbers(y):
