@@ -381,15 +381,18 @@ class FairEstimator(SlicedEstimator):
         if message is not None:
             warn_user(message, SmallGroupWarning)
         task, penalty = objective.largest_gradients()
-        released = {"n_measured": ball.n_features, "measurements": n_located}
+        n_measured, measurements = 0, n_located
+        if n_located:
+            n_measured = len(strata.sizes) * ball.n_features
         if targeted is not None:
-            released["n_measured"] = max(targeted.n_measured, ball.n_features)
-            released["measurements"] += targeted.measurements
+            n_measured = max(n_measured, targeted.n_measured)
+            measurements += targeted.measurements
         report = self._report(
             mechanism,
             layer_widths,
             {"the task": task, "the penalty": penalty},
-            **released,
+            n_measured=n_measured,
+            measurements=measurements,
             **self._guarantee_fields(
                 objective,
                 public,
