@@ -352,7 +352,7 @@ class DPSlicedWassersteinFairRegressor(
         """Return a box within the declared one that holds most of the targets, by releases."""
         declared = self.y_domain_
         middle, half = (declared.low + declared.high) / 2, (declared.high - declared.low) / 2
-        units = enclosing_ball(declared).radius / np.where(half > 0, half, 1.0)
+        units = enclosing_ball(declared).radius / half
         release = means_releaser(run, rows, targets * targets.new_tensor(units))
         strata = Strata(descent.objective.strata.sizes)
         bounds = tuple(stratum.sensitivity for stratum in descent.mechanism.strata)
