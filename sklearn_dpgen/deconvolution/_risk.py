@@ -7,7 +7,13 @@ from sklearn.utils import check_scalar
 
 from sklearn_dpgen.domains import Box, Product
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
+from sklearn_dpgen.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    RandomizedResponse,
+    TabularMechanism,
+)
+from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
 
 __all__ = ["approximation_bound", "excess_risk_bound"]
@@ -23,14 +29,16 @@ def approximation_bound(mechanism: GaussianMechanism | LaplaceMechanism, distanc
     distance : float
         Least Wasserstein distance W_p(P_G, P_X) between a generated distribution of the class and
         the raw one, in the units of the data: W_1 with the l1 norm for Laplace noise, W_2 with the
-        Euclidean norm for Gaussian noise.
+        Euclidean norm for Gaussian noise. Where features have noise of different scales, in units
+        of these scales: each feature is divided by its own.
 
     Returns
     -------
     float
-        ``distance**p / (p * scale**p)`` in nats, a bound on KL(P_Y || M(G*(Z))) for the generator
-        G* of the class that minimizes the entropic loss to the distribution P_Y of the privatized
-        records. It bounds S_c(P_G*, P_Y) - S_c(P_X, P_Y) as well.
+        ``distance**p / (p * scale**p)`` in nats, with a scale of 1 where scales differ: a bound on
+        KL(P_Y || M(G*(Z))) for the generator G* of the class that minimizes the entropic loss to
+        the distribution P_Y of the privatized records. It bounds S_c(P_G*, P_Y) - S_c(P_X, P_Y) as
+        well.
 
     Raises
     ------
@@ -71,11 +79,12 @@ def approximation_bound(mechanism: GaussianMechanism | LaplaceMechanism, distanc
         )
     check_is_fitted(mechanism)
     mechanism.require_noise()
-    return float((distance / mechanism.scale_) ** p / p)
+    scale = mechanism.scale_ if np.ndim(mechanism.scale_) == 0 else 1.0
+    return float((distance / scale) ** p / p)
 
 
 def excess_risk_bound(
-    mechanism: LaplaceMechanism | RandomizedResponse,
+    mechanism: LaplaceMechanism | RandomizedResponse | TabularMechanism,
     n_samples: int,
     *,
     risk: str = "kl",
@@ -85,8 +94,9 @@ def excess_risk_bound(
 
     Parameters
     ----------
-    mechanism : LaplaceMechanism or RandomizedResponse
-        Fitted, with a finite budget.
+    mechanism : LaplaceMechanism, RandomizedResponse or TabularMechanism
+        Fitted, with a finite budget. A table must have neither Gaussian noise nor nullable numbers
+        with noise.
     n_samples : int
         Number n of privatized records.
     risk : {"kl", "wasserstein"}, default="kl"
@@ -94,7 +104,7 @@ def excess_risk_bound(
         raw distribution. For any other class the same number bounds the excess of the entropic
         loss, E[S_c(P_Gn, P_Y) - S_c(P_G*, P_Y)].
         "wasserstein": bound E[W_{1,b}(P_Gn, P_Y) - W_{1,b}(P_G*, P_Y)], in the units of the data;
-        for Laplace noise of scale b.
+        for Laplace noise of one scale b.
     log : bool, default=False
         Return the natural logarithm of the bound, which is finite even if the bound is ``inf``.
 
@@ -123,8 +133,12 @@ def excess_risk_bound(
       unchanged, as the noise is additive.
     - Randomized response: c = log(p(x|x) / p(y|x)), so R is the budget epsilon. The table is
       symmetric and positive semidefinite, as the corollary requires.
+    - A product of these, over the columns of a table or the features of a box of unequal sides: the
+      costs of the columns add up, and so do their R. The product of positive semidefinite kernels
+      is one. The released flag of a nullable number removes its value, so its kernel is not
+      symmetric, and no bound is known.
 
-    Noise calibrated on a box, or on categories, has R = epsilon: the bound is
+    Noise calibrated on a box, on categories or on a table has R = epsilon: the bound is
     4 exp(2 epsilon) / sqrt(n) in any dimension. On the Euclidean ball it grows with the dimension,
     as R = sqrt(d) epsilon.
 
@@ -152,8 +166,13 @@ def excess_risk_bound(
     cost_range = _cost_range(mechanism)
     log_bound = math.log(4) + 2 * cost_range - math.log(n_samples) / 2
     if risk == "wasserstein":
-        if mechanism.cost_norm != 1:
+        if not isinstance(mechanism, LaplaceMechanism):
             raise PublicValueError("risk='wasserstein' needs Laplace noise; use risk='kl'.")
+        if np.ndim(mechanism.scale_) > 0:
+            raise PublicValueError(
+                "risk='wasserstein' needs noise of one scale, and the sides of the domain differ; "
+                "use risk='kl'."
+            )
         log_bound += math.log(mechanism.scale_)
     if log:
         return log_bound
@@ -168,22 +187,41 @@ def _cost_range(mechanism):
             "No excess risk bound with known constants exists for Gaussian noise: only the rate "
             "n^(-1/2) is known, up to an unknown constant that depends on the dimension."
         )
-    if not isinstance(mechanism, LaplaceMechanism | RandomizedResponse):
+    if not isinstance(mechanism, LaplaceMechanism | RandomizedResponse | TabularMechanism):
         raise PublicValueError(
-            "An excess risk bound is known for LaplaceMechanism and RandomizedResponse, not for "
-            f"{type(mechanism).__name__}."
+            "An excess risk bound is known for LaplaceMechanism, RandomizedResponse and "
+            f"TabularMechanism, not for {type(mechanism).__name__}."
         )
     check_is_fitted(mechanism)
     mechanism.require_noise()
-    if isinstance(mechanism, RandomizedResponse):
-        return float(mechanism.epsilon)
-    return _box_diameter(mechanism.domain_) / mechanism.scale_
+    if isinstance(mechanism, TabularMechanism):
+        _check_columns(mechanism)
+    if isinstance(mechanism, LaplaceMechanism):
+        return float((_box_sides(mechanism.domain_) / mechanism.scale_).sum())
+    return float(mechanism.epsilon)
 
 
-def _box_diameter(domain):
-    """Return the l1 diameter of the smallest axis-parallel box around a domain."""
+def _check_columns(mechanism):
+    """Refuse a table with a column whose density is not a bounded positive semidefinite kernel."""
+    for name, column in mechanism.encoder_.columns_.items():
+        if isinstance(column, CategoryColumn):
+            continue
+        if mechanism.noise == "gaussian":
+            raise PublicValueError(
+                "No excess risk bound with known constants exists for Gaussian noise, as in column "
+                f"{name!r}: use noise='laplace'."
+            )
+        if column.nullable:
+            raise PublicValueError(
+                f"No excess risk bound is known for a nullable number with noise, as column "
+                f"{name!r}: give it n_bins."
+            )
+
+
+def _box_sides(domain):
+    """Return the sides of the smallest axis-parallel box around a domain."""
     if isinstance(domain, Product):
-        return sum(map(_box_diameter, domain.domains))
+        return np.concatenate([_box_sides(factor) for factor in domain.domains])
     if isinstance(domain, Box):
-        return domain.diameter(1)
-    return domain.n_features * domain.diameter(np.inf)
+        return domain.high - domain.low
+    return np.full(domain.n_features, domain.diameter(np.inf))

@@ -15,11 +15,16 @@ from sklearn_dpgen.mechanisms import (
     RandomizedResponse,
     TabularMechanism,
 )
-from sklearn_dpgen.schema import Numeric, Schema
+from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 
 
 def laplace(domain, epsilon=1.0):
     return LaplaceMechanism(epsilon, domain=domain).fit()
+
+
+def table(columns=(), **options):
+    plain = {"pay": Numeric(0, 9), "job": Categorical(["a", "b", "c"]), "rank": Ordinal([1, 2])}
+    return TabularMechanism(3.0, schema=Schema(plain | dict(columns)), **options).fit()
 
 
 def paper(b, d, D, n):
@@ -81,6 +86,23 @@ def test_exponent_is_twice_the_range_of_the_cost_for_randomized_response():
     assert excess_risk_bound(mechanism, 16) == pytest.approx(math.exp(3.4))
 
 
+@pytest.mark.parametrize("bins", [None, 4])
+def test_exponent_is_twice_the_range_of_the_cost_for_a_table(bins):
+    mechanism = table(n_bins=bins)
+    rng = np.random.default_rng(0)
+    X = torch.tensor(mechanism.domain_.sample(4000, rng))
+    if bins is None:
+        X[:, 0] = X[:, 0].sign()
+    Y = X.clone()
+    cost = -mechanism.log_likelihood(X, Y).numpy()
+    assert np.ptp(cost, axis=0).max() == pytest.approx(3.0)
+    # On the records the density is a positive semidefinite kernel; the null flag would break it.
+    kernel = np.exp(-cost[:60, :60])
+    np.testing.assert_allclose(kernel, kernel.T)
+    assert np.linalg.eigvalsh(kernel).min() > -1e-12
+    assert excess_risk_bound(mechanism, 16) == pytest.approx(math.exp(6.0))
+
+
 def test_overflow_is_inf_and_its_logarithm_is_not():
     mechanism = laplace(Box(-1, 1, n_features=784), epsilon=3000.0)
     assert excess_risk_bound(mechanism, 100) == math.inf
@@ -93,11 +115,10 @@ def test_overflow_is_inf_and_its_logarithm_is_not():
     ("mechanism", "options", "message"),
     [
         (GaussianMechanism(1.0, domain=Box(0, 1)).fit(), {}, r"only the rate n\^\(-1/2\)"),
-        (
-            TabularMechanism(1.0, schema=Schema({"a": Numeric(0, 1)})).fit(),
-            {},
-            "not for TabularMechanism",
-        ),
+        (table(noise="gaussian"), {}, "Gaussian noise, as in column 'pay'"),
+        (table({"age": Numeric(0, 9, nullable=True)}), {}, "nullable number .* 'age': give it n_b"),
+        (table(), {"risk": "wasserstein"}, "needs Laplace noise"),
+        (laplace(Box([0, 0], [1, 9])), {"risk": "wasserstein"}, "noise of one scale"),
         ("laplace", {}, "not for str"),
         (laplace(Box(0, 1), math.inf), {}, "epsilon must be finite, got inf"),
         (laplace(Box(0, 1)), {"risk": "w2"}, "risk must be 'kl' or 'wasserstein'"),
