@@ -46,8 +46,8 @@ class RecordCells:
     Parameters
     ----------
     corners : ndarray of shape (n_cells, n_features)
-    width : float
-        Width of the cells in every column; 0 for points.
+    width : float or ndarray of shape (n_features,)
+        Width of the cells in each column; 0 for points.
     shares : ndarray of shape (n_cells,)
     """
 
@@ -72,12 +72,13 @@ class RecordCells:
         tensor of shape (n_cells, n_points)
         """
         corners = as_tensor(self.corners, dtype=points.dtype)
-        if self.width == 0:
+        width = as_tensor(self.width, dtype=points.dtype)
+        if not width.any():
             offsets = corners.new_zeros(1, corners.shape[1])
         else:
             sobol = qmc.Sobol(corners.shape[1], rng=0).random(_N_INSIDE)
-            offsets = as_tensor(self.width * sobol, dtype=points.dtype)
-        top = mechanism.log_likelihood(points, corners + self.width / 2).amax(0)
+            offsets = width * as_tensor(sobol, dtype=points.dtype)
+        top = mechanism.log_likelihood(points, corners + width / 2).amax(0)
         return sum(
             torch.exp(mechanism.log_likelihood(points, corners + offset) - top).T
             for offset in offsets
@@ -103,7 +104,7 @@ def record_cells(mechanism, Y, n_max, rng):
     RecordCells
     """
     width = 0.0 if mechanism.cost_norm is None else mechanism.scale_ / _CELLS_PER_SCALE
-    keys = np.floor(Y / width) * width if width else Y
+    keys = np.floor(Y / width) * width if np.any(width) else Y
     corners, counts = np.unique(keys, axis=0, return_counts=True)
     # With many columns almost every record has its own cell, and binning only loses precision.
     if len(corners) > n_max or len(corners) > len(Y) / 2:

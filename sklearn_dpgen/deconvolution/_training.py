@@ -3,12 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch.optim.swa_utils import AveragedModel, update_bn
 from torch.utils.checkpoint import checkpoint
 
 from sklearn_dpgen.deconvolution._model import score_latents
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.mechanisms._base import as_scale
 from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.ot import entropic_loss, sinkhorn_divergence
 from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise
@@ -67,13 +69,19 @@ def make_loss(name, mechanism, *, reg_scale=1.0, n_sinkhorn, tol, noise):
             f"loss={name!r} needs a mechanism with additive Laplace or Gaussian noise, whose cost "
             f"is a power of a norm; {type(mechanism).__name__} has none. Use loss='entropic'."
         )
+    # Where features have noise of different scales, they are divided by their share of the mean.
+    scale = float(np.mean(mechanism.scale_))
+
+    def units(X):
+        return X if np.ndim(mechanism.scale_) == 0 else X / as_scale(mechanism.scale_ / scale, X)
+
     if name == "wasserstein":
-        return lambda X, Y: wasserstein_loss(X, Y, p=p)
+        return lambda X, Y: wasserstein_loss(units(X), units(Y), p=p)
     if name == "noisy_wasserstein":
-        return lambda X, Y: wasserstein_loss(mechanism.perturb(X, noise), Y, p=p)
+        return lambda X, Y: wasserstein_loss(units(mechanism.perturb(X, noise)), units(Y), p=p)
     # -log p(y|x) is |x-y| / b for Laplace noise and |x-y|² / 2σ² for Gaussian noise.
-    reg = reg_scale * (mechanism.scale_ if p == 1 else 2 * mechanism.scale_**2)
-    return lambda X, Y: sinkhorn_divergence(X, Y, p=p, reg=reg)
+    reg = reg_scale * (scale if p == 1 else 2 * scale**2)
+    return lambda X, Y: sinkhorn_divergence(units(X), units(Y), p=p, reg=reg)
 
 
 def _balanced(X, Y, mechanism, options):

@@ -172,7 +172,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
             [
                 *("domain_", "scale_", "epsilon_", "encoder_", "table_"),
                 *("n_asked_", "design_", "_index", "_parts", "_sizes", "_ordered"),
-                *("_limit", "_always", "_weights", "_certified"),
+                *("_limit", "_always", "_weights", "_certified", "_center", "_width"),
             ],
             "It follows from the parameters: a loaded mechanism is calibrated again.",
         ),

@@ -7,6 +7,7 @@ categories.
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from sklearn_dpgen.accounting._certified import (
     check_certified,
 )
 from sklearn_dpgen.accounting._profiles import FailingGaussianProfile, RandomizedResponseProfile
-from sklearn_dpgen.domains import Domain, OneHot
+from sklearn_dpgen.domains import Box, Domain, OneHot, Product
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import (
@@ -103,8 +104,29 @@ class _ArrayMechanism(Mechanism):
         self.noise = noise
 
 
+# Sides of a box that differ by less than this share count as equal.
+_EQUAL_SIDES = 1e-9
+
+
+def _unit_box(domain):
+    """Return the middle and the width of each side of a box of unequal sides, else 0 and 1."""
+    boxes = domain.domains if isinstance(domain, Product) else (domain,)
+    if all(isinstance(box, Box) for box in boxes):
+        low, high = _corners(domain)
+        widths = high - low
+        if widths.max() > (1 + _EQUAL_SIDES) * widths.min():
+            return low / 2 + high / 2, widths
+    return 0.0, 1.0
+
+
 class _AdditiveMechanism(_ArrayMechanism):
-    """Base of the mechanisms that add noise of one scale, ``scale_``, to every feature."""
+    """Base of the mechanisms that add noise to every feature.
+
+    In a box of unequal sides, the noise of each feature is proportional to its side: with one scale
+    for all, it would hide narrow features behind the sensitivity of wide ones. Records are
+    shifted and divided by the sides, get noise of one scale, and are mapped back, which is
+    post-processing.
+    """
 
     # The distribution of the noise; ``cost_norm`` is the norm of its sensitivity.
     _kind: str
@@ -115,11 +137,20 @@ class _AdditiveMechanism(_ArrayMechanism):
 
     def _calibrate(self):
         norm = f"l{self.cost_norm}"
-        sensitivity = self.domain_.diameter(self.cost_norm)
-        self.scale_, releases, delta = self._price(sensitivity)
-        self._check_reach()
-        spread = math.sqrt(2) * self.scale_ if self._kind == "laplace" else self.scale_
-        is_exact = self._certified or self.scale_ == 0
+        self._center, self._width = _unit_box(self.domain_)
+        per_feature = np.ndim(self._width) == 1
+        side = " sides of its feature" if per_feature else ""
+        unit_domain: Any = self.domain_
+        if per_feature:
+            # Rounded like the records, so by monotonicity all of them are inside.
+            unit_domain = Box(*self._to_units(_corners(self.domain_)))
+        sensitivity = unit_domain.diameter(self.cost_norm)
+        scale, releases, delta = self._price(sensitivity)
+        # Rounded up, so that the quotient by the width is not below the scale that was priced.
+        self.scale_ = np.nextafter(scale * self._width, np.inf) if per_feature and scale else scale
+        self._check_reach(unit_domain, scale)
+        spread = math.sqrt(2) * scale if self._kind == "laplace" else scale
+        is_exact = self._certified or scale == 0
         return PrivacyReport(
             name=type(self).__name__,
             events=(Event(f"{self._kind}_records"),),
@@ -128,19 +159,34 @@ class _AdditiveMechanism(_ArrayMechanism):
             sensitivity=sensitivity,
             norm=norm,
             bounds=(Bound(f"{norm}_diameter", sensitivity),),
-            noise_scale=self.scale_,
-            noise_multiplier=self.scale_ / sensitivity,
+            noise_scale=self._stated_scale(),
+            noise_multiplier=scale / sensitivity,
             releases=releases,
             precision={
                 "a value of one record": (
-                    f"± {spread:.2g}, in a domain of {norm} diameter {sensitivity:.3g}"
+                    f"± {spread:.2g}{side}, in a domain of {norm} diameter {sensitivity:.3g}"
                 )
             },
             rounding=0.0 if is_exact else self.domain_.n_features * ROUNDING,
         )
 
+    def _stated_scale(self):
+        """Return the scale for the report, by feature where they differ.
+
+        Features are numbered, as a release keeps its settings when their names are lost.
+        """
+        if np.ndim(self.scale_) == 0:
+            return self.scale_
+        return {f"x{j}": scale for j, scale in enumerate(self.scale_.tolist())}
+
+    def _to_units(self, X):
+        return (X - self._center) / self._width
+
     def _randomize(self, X, noise):
-        return noise.add(X, self.scale_, self._kind)
+        if np.ndim(self.scale_) == 0:
+            return noise.add(X, self.scale_, self._kind)
+        unit_scale = float((self.scale_ / self._width).max())
+        return self._center + self._width * noise.add(self._to_units(X), unit_scale, self._kind)
 
     def _log_likelihood(self, X, Y):
         return DENSITIES[self._kind](X, Y, as_scale(self.scale_, X))
@@ -148,18 +194,26 @@ class _AdditiveMechanism(_ArrayMechanism):
     def _unbiased(self, Y):
         return Y, Y**2 - noise_variance(self.scale_, self._kind)
 
-    def _check_reach(self):
+    def _check_reach(self, domain, scale):
         """Refuse a domain whose records certified noise would move to the edge of its grid."""
-        if not self._certified or self.scale_ == 0:
+        if not self._certified or scale == 0:
             return
-        nearest = self.domain_.project(np.zeros((1, self.domain_.n_features)))
-        reach = abs(nearest).max() + self.domain_.diameter(np.inf)
-        if reach > FARTHEST_SCALES * self.scale_:
+        nearest = domain.project(np.zeros((1, domain.n_features)))
+        reach = abs(nearest).max() + domain.diameter(np.inf)
+        if reach > FARTHEST_SCALES * scale:
             raise PublicValueError(
-                f"domain must be within {FARTHEST_SCALES * self.scale_:.3g} of 0 for "
-                f"noise='certified' of scale {self.scale_:.3g}, got {reach:.3g}: move the domain "
+                f"domain must be within {FARTHEST_SCALES * scale:.3g} of 0 for "
+                f"noise='certified' of scale {scale:.3g}, got {reach:.3g}: move the domain "
                 "nearer to 0, or use a smaller epsilon."
             )
+
+
+def _corners(domain):
+    """Return the lower and the upper corner of a box or of a product of boxes."""
+    boxes = domain.domains if isinstance(domain, Product) else (domain,)
+    return np.array(
+        [np.concatenate([getattr(box, end) for box in boxes]) for end in ("low", "high")]
+    )
 
 
 class LaplaceMechanism(_AdditiveMechanism):
@@ -170,9 +224,10 @@ class LaplaceMechanism(_AdditiveMechanism):
     epsilon : float, default=1.0
         Privacy budget of one record, in nats. ``np.inf`` adds no noise.
     domain : Domain or callable
-        Public set on which records are projected; its l1 diameter is the sensitivity. A callable
-        gets the number of features, ``domain(n_features=d)``, such as
-        ``functools.partial(Box, -1, 1)``.
+        Public set on which records are projected; its l1 diameter is the sensitivity. In a box of
+        unequal sides noise is proportional to the side of each feature; for the same noise in all
+        of them declare a cube or a ball. A callable gets the number of features,
+        ``domain(n_features=d)``, such as ``functools.partial(Box, -1, 1)``.
     ledger : PrivacyLedger, str or None, default=None
         Ledger, or its path, that each call of ``transform`` charges.
     random_state : int, RandomState or None, default=None
@@ -188,8 +243,9 @@ class LaplaceMechanism(_AdditiveMechanism):
 
     Attributes
     ----------
-    scale_ : float
-        Scale b = Δ₁ / ε of the noise in every feature.
+    scale_ : float or ndarray of shape (n_features,)
+        Scale b = Δ₁ / ε of the noise in every feature. In a box of d unequal sides w, one per
+        feature: b = d w / ε.
     domain_, privacy_, n_features_in_
         See Mechanism.
 
@@ -202,7 +258,7 @@ class LaplaceMechanism(_AdditiveMechanism):
     :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
         ``index="keep"`` order and index of the records.
     :Bounded by: The declared domain: ``transform`` moves each record to its nearest point. The
-        sensitivity is the l1 diameter.
+        sensitivity is the l1 diameter, of a box of unequal sides in units of its sides.
     :Noise: Laplace, drawn in ``transform``, from the operating system's entropy; in floating point,
         or with ``noise="certified"`` exact.
     :Priced by: b = l1 diameter / ε, in closed form, and slightly more where noise is certified.
@@ -213,7 +269,11 @@ class LaplaceMechanism(_AdditiveMechanism):
     :Proof: :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
 
     The noise has density proportional to exp(-‖y - x‖₁ / b) [1]_; values are released on a grid
-    finer than b / 1000.
+    finer than b / 1000, of which a box of unequal sides shifts and stretches the columns.
+
+    *Unequal sides.* Scales b_j are ε-private on a box of sides w_j if Σ w_j / b_j ≤ ε. The choice
+    b_j = d w_j / ε has the smallest largest, and the smallest mean squared, noise in units of the
+    sides; one b = Σ w_j / ε leaves nothing of a feature that is much narrower than others.
 
     References
     ----------
@@ -254,8 +314,8 @@ class GaussianMechanism(_AdditiveMechanism):
     delta : float, default=1e-5
         Failure probability, in (0, 1).
     domain : Domain or callable
-        Public set on which records are projected; its l2 diameter is the sensitivity. A callable
-        gets the number of features, as in LaplaceMechanism.
+        Public set on which records are projected; its l2 diameter is the sensitivity. Boxes of
+        unequal sides, and callables, as in LaplaceMechanism.
     calibration : {"analytic", "closed_form"}, default="analytic"
         The exact calibration of Balle and Wang, or equation (5) of [1]_, which adds slightly more
         noise than necessary.
@@ -270,8 +330,9 @@ class GaussianMechanism(_AdditiveMechanism):
 
     Attributes
     ----------
-    scale_ : float
-        Standard deviation σ of the noise in every feature.
+    scale_ : float or ndarray of shape (n_features,)
+        Standard deviation σ of the noise in every feature. In a box of d unequal sides w, one per
+        feature: w times the σ of the unit cube, whose diameter is √d.
     domain_, privacy_, n_features_in_
         See Mechanism.
 
@@ -284,7 +345,7 @@ class GaussianMechanism(_AdditiveMechanism):
     :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
         ``index="keep"`` order and index of the records.
     :Bounded by: The declared domain: ``transform`` moves each record to its nearest point. The
-        sensitivity is the l2 diameter.
+        sensitivity is the l2 diameter, of a box of unequal sides in units of its sides.
     :Noise: Gaussian, drawn in ``transform``, from the operating system's entropy; in floating
         point, or with ``noise="certified"`` exact.
     :Priced by: The analytic calibration by the privacy profile, or the looser closed form. Calls

@@ -116,11 +116,13 @@ def cdf_on_grid(mechanism, x, column, grid):
     """Distribution function of one released value given the record, and its total mass."""
     Y = np.tile(x, (len(grid), 1))
     Y[:, column] = grid
-    others = np.delete(np.arange(len(x)), column)
     log_p = log_likelihood(mechanism, x[None], Y)[0]
-    if len(others):
-        # The columns are independent: take out the constant factor of the others.
-        log_p = log_p - log_likelihood(mechanism, x[None], x[None])[0] * len(others) / len(x)
+    if len(x) > 1:
+        # The columns are independent: take out the constant factor of the others, which is that of
+        # each column but for its scale.
+        scales = np.log(np.broadcast_to(mechanism.scale_, len(x)))
+        at_record = log_likelihood(mechanism, x[None], x[None])[0]
+        log_p = log_p - (at_record * (1 - 1 / len(x)) + scales[column] - scales.mean())
     cdf = cumulative_trapezoid(np.exp(log_p), grid, initial=0.0)
     return cdf, cdf[-1]
 
@@ -128,13 +130,14 @@ def cdf_on_grid(mechanism, x, column, grid):
 def sampler_z_score(mechanism, x, n=20_000, span=None):
     """Largest deviation of what is released from what the likelihood says, in std deviations.
 
-    For mechanisms with one scale and independent columns.
+    For mechanisms with independent columns, of one scale or one scale each.
     """
     x = np.asarray(x, dtype=np.float64)
+    scales = np.broadcast_to(mechanism.scale_, len(x))
     Y = mechanism.transform(np.tile(x, (n, 1)))
     worst = 0.0
     for column in range(len(x)):
-        low, high = span or (x[column] - 30 * mechanism.scale_, x[column] + 30 * mechanism.scale_)
+        low, high = span or (x[column] - 30 * scales[column], x[column] + 30 * scales[column])
         # The kinks and jumps of the density lie on the grid.
         grid = np.concatenate(
             [np.linspace(low, x[column], 20_001), np.linspace(x[column], high, 20_001)[1:]]

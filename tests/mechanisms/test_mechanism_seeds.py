@@ -57,7 +57,7 @@ def records(seed=0):
 def noise_of(mechanism, X):
     """Standardized noise, one value a record."""
     X = np.asarray(X)
-    return (mechanism.transform(X) - X).ravel() / mechanism.scale_
+    return ((mechanism.transform(X) - X) / mechanism.scale_).ravel()
 
 
 def shares_noise(noise, other):
@@ -114,12 +114,12 @@ def wide(feature):
     """A box that is wider in one of its features."""
     high = np.ones(10)
     high[feature] = 2
-    return Box(0, high)
+    return Box(-high, high)
 
 
 def vector_noise(kind, feature):
     mechanism = kind(domain=wide(feature), random_state=0).fit()
-    return noise_of(mechanism, np.full((N_RECORDS, 10), 0.5))
+    return noise_of(mechanism, np.zeros((N_RECORDS, 10)))
 
 
 def table_noise(kind, high, bins=None):
