@@ -10,7 +10,7 @@ from scipy.stats import qmc
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from sklearn_dpgen.deconvolution._model import mixture_log_likelihood
+from sklearn_dpgen.deconvolution._model import mixture_log_likelihood, near_zero
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.mechanisms._release import (
@@ -315,7 +315,8 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
         self.privacy_ = learner_report(
             self.mechanism_.privacy_, privatize=False, carried=self.mechanism is None
         )
-        Y = mechanism.encode_release(X, reset=True, estimator=self)
+        mechanism, shift = near_zero(mechanism)
+        Y = self.mechanism_.encode_release(X, reset=True, estimator=self) - shift
         points = mechanism.domain_.sample(self.n_points, np.random.default_rng(point_seed))
         cells = record_cells(mechanism, Y, self.n_cells, np.random.default_rng(record_seed))
         check_fits(3 * 8 * len(points) * len(cells.shares), "The likelihood of the records")
@@ -326,7 +327,7 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        self.points_ = points
+        self.points_ = points + shift
         self.weights_ = as_array(weights)
         return self
 
@@ -368,12 +369,13 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         Y = self.mechanism_.encode_release(X, estimator=self)
+        mechanism, shift = near_zero(self.mechanism_)
         kept = self.weights_ > 0
         points, weights, Y = (
             as_tensor(part, dtype=torch.float64)
-            for part in (self.points_[kept], self.weights_[kept], Y)
+            for part in (self.points_[kept] - shift, self.weights_[kept], Y - shift)
         )
-        return as_array(mixture_log_likelihood(self.mechanism_, points, Y, weights=weights))
+        return as_array(mixture_log_likelihood(mechanism, points, Y, weights=weights))
 
     def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
         """Return minus the distance of the first two moments of samples and raw records.
@@ -396,7 +398,8 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         Y = self.mechanism_.encode_release(X, estimator=self)
-        return moment_score(self.mechanism_, Y, self.points_, self.weights_)
+        mechanism, shift = near_zero(self.mechanism_)
+        return moment_score(mechanism, Y - shift, self.points_ - shift, self.weights_)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "weights_")

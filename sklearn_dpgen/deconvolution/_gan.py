@@ -136,7 +136,8 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     Attributes
     ----------
     generator_ : torch.nn.Module
-        The trained generator.
+        The trained generator. Where the domain is more than a thousand half sides from 0, its
+        output is relative to the middle of the domain.
     mechanism_ : Mechanism
         The fitted mechanism.
     loss_curve_ : list of float
@@ -311,7 +312,8 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         if self.privatize:
             X = self.mechanism_.transform(X)
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
-        Y = as_tensor(Y, device=device)
+        # Only the shift of the model is used, which is known before it has a network.
+        Y = as_tensor(Y - self._build_model(None).shift, device=device)
         seeds = split_random_state(train_seed, self.n_init)
         if self._stops_early(len(Y)) or self.n_init > 1:
             stream = torch_generator(split_seed, device)
@@ -354,12 +356,10 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         init_seed, batch_seed, perturb_seed = split_random_state(seed, 3)
         with seeded_initialization(init_seed):
             module = self._build_generator().to(Y.device)
-        model = GeneratorModel(
-            module, self.latent_dim, self.mechanism_, self.output_domain, self.output_transform
-        )
+        model = self._build_model(module)
         loss = make_loss(
             self.loss,
-            self.mechanism_,
+            model.local_mechanism,
             reg_scale=self.reg_scale,
             n_sinkhorn=self.n_sinkhorn,
             tol=self.sinkhorn_tol,
@@ -416,7 +416,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
             ``log mean_i p(y | G(z_i))`` over a fixed set of latents.
         """
         Y = self._encoded(X)
-        return as_array(self._model.log_likelihood(as_tensor(Y)))
+        return as_array(self._model.log_likelihood(as_tensor(Y - self._model.shift)))
 
     def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
         """Return minus the distance of the first two moments of samples and raw records.
@@ -436,8 +436,10 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         float
         """
         Y = self._encoded(X)
-        points = as_array(self._model.points()).astype(np.float64)
-        return moment_score(self.mechanism_, Y, points, np.full(len(points), 1 / len(points)))
+        model = self._model
+        points = as_array(model.points()).astype(np.float64)
+        weights = np.full(len(points), 1 / len(points))
+        return moment_score(model.local_mechanism, Y - model.shift, points, weights)
 
     def _encoded(self, X):
         check_is_fitted(self)
@@ -465,8 +467,15 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
             ledger=self.ledger,
         )
 
+    def _build_model(self, module):
+        return GeneratorModel(
+            module, self.latent_dim, self.mechanism_, self.output_domain, self.output_transform
+        )
+
     def _build_generator(self):
-        domain = self.mechanism_.domain_ if self.output_domain is None else self.output_domain
+        domain = self.output_domain
+        if domain is None:
+            domain = self._build_model(None).local_mechanism.domain_
         if callable(self.generator):
             return self.generator(self.latent_dim, domain)
         if self.generator == "dcgan":

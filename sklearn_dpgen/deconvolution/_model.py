@@ -1,23 +1,77 @@
 """A generator as a mixture of its points: samples and likelihoods."""
 
+import copy
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.stats import qmc
 
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Ball, Box, Domain, Product
 from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.preprocessing._records import draw_categories
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["GeneratorModel", "generate", "mixture_log_likelihood", "score_latents"]
+__all__ = ["GeneratorModel", "generate", "mixture_log_likelihood", "near_zero", "score_latents"]
 
 _CHUNK = 1024
 _N_SCORE_LATENTS = 4096
+
+# A number this many half sides from 0 still has four digits within its side in single precision.
+_FARTHEST = 1000
+
+
+def near_zero(mechanism):
+    """Return a mechanism whose domain is moved near 0, if it is far from it, and by how much.
+
+    Additive noise depends on differences only, which single precision loses far from 0.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Fitted.
+
+    Returns
+    -------
+    mechanism : Mechanism
+        The given one, or a copy.
+    shift : ndarray of shape (n_features,)
+        The middle of the domain in columns that are far from 0, and 0 in others; subtract it from
+        records, and add it to points.
+    """
+    shift = np.zeros(mechanism.domain_.n_features)
+    if getattr(mechanism, "cost_norm", None) is not None:
+        shift = _shift(mechanism.domain_)
+    if not shift.any():
+        return mechanism, shift
+    moved = copy.copy(mechanism)
+    moved.domain_ = _moved(mechanism.domain_, shift)
+    return moved, shift
+
+
+def _shift(domain):
+    if isinstance(domain, Product):
+        return np.concatenate([_shift(factor) for factor in domain.domains])
+    if isinstance(domain, Box):
+        middle, half = domain.low / 2 + domain.high / 2, (domain.high - domain.low) / 2
+    elif isinstance(domain, Ball):
+        middle, half = domain.center, domain.radius
+    else:
+        return np.zeros(domain.n_features)
+    return np.where(abs(middle) > _FARTHEST * half, middle, 0.0)
+
+
+def _moved(domain, shift):
+    if isinstance(domain, Product):
+        factors = zip(domain.domains, domain.slices, strict=True)
+        return Product([_moved(factor, shift[part]) for factor, part in factors])
+    if isinstance(domain, Box):
+        return Box(domain.low - shift, domain.high - shift)
+    return Ball(domain.radius, domain.p, domain.center - shift) if shift.any() else domain
 
 
 @saved
@@ -54,8 +108,25 @@ class GeneratorModel:
     def _from_saved(cls, fields):
         return cls(module=None, mechanism=None, **fields)  # type: ignore[arg-type]
 
+    @cached_property
+    def _moved(self):
+        """The mechanism and the shift of `near_zero`; none where points have their own domain."""
+        if self.output_domain is not None:
+            return self.mechanism, np.zeros(self.mechanism.domain_.n_features)
+        return near_zero(self.mechanism)
+
+    @property
+    def local_mechanism(self):
+        """The mechanism on records and points that the shift was subtracted from."""
+        return self._moved[0]
+
+    @property
+    def shift(self):
+        """Middle of the domain in the columns in which it is far from 0, else 0."""
+        return self._moved[1]
+
     def to_domain(self, G):
-        """Map generated points into the domain of the mechanism, as records were."""
+        """Map generated points into the domain of the local mechanism, as records were."""
         if self.output_transform is not None:
             G = self.output_transform.transform(G)
         if self.output_domain is None:
@@ -63,12 +134,12 @@ class GeneratorModel:
         return self.mechanism.domain_.project(G)
 
     def points(self):
-        """Return one point of the domain per fixed latent, as a tensor."""
+        """Return one point of the local domain per fixed latent, as a tensor."""
         return self.to_domain(generate(self.module, score_latents(self.latent_dim)))
 
     def log_likelihood(self, Y):
-        """Return the log-likelihood of each encoded privatized record, as a tensor."""
-        return mixture_log_likelihood(self.mechanism, self.points(), Y)
+        """Return the log-likelihood of each local privatized record, as a tensor."""
+        return mixture_log_likelihood(self.local_mechanism, self.points(), Y)
 
     def sample(self, n_samples, random_state):
         """Draw synthetic raw records, in the format that the mechanism was fitted on."""
@@ -78,7 +149,8 @@ class GeneratorModel:
         X = as_array(generate(self.module, Z))
         rng = np.random.default_rng(category_seed)
         domain = self.mechanism.domain_ if self.output_domain is None else self.output_domain
-        return self.mechanism.decode(draw_categories(domain, X, rng), rng)
+        X = draw_categories(domain, X, rng)
+        return self.mechanism.decode(X + self.shift if self.shift.any() else X, rng)
 
 
 def score_latents(latent_dim):
