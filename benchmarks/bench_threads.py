@@ -134,7 +134,7 @@ def deconvolution_em():
 
     mechanism = LaplaceMechanism(4.0, domain=Box(-1, 1, n_features=2), random_state=0).fit()
     Y = mechanism.transform(curve()[:, :2])
-    return lambda: DeconvolutionEM(mechanism, random_state=0).fit(Y)
+    return lambda: DeconvolutionEM(mechanism, dependence="joint", random_state=0).fit(Y)
 
 
 def sinkhorn(n=500):

@@ -39,15 +39,15 @@ def near_zero(mechanism):
     -------
     mechanism : Mechanism
         The given one, or a copy.
-    shift : ndarray of shape (n_features,)
+    shift : ndarray of shape (n_features,) or 0.0
         The middle of the domain in columns that are far from 0, and 0 in others; subtract it from
         records, and add it to points.
     """
-    shift = np.zeros(mechanism.domain_.n_features)
-    if getattr(mechanism, "cost_norm", None) is not None:
-        shift = _shift(mechanism.domain_)
+    # Releases of other mechanisms may have another width than records.
+    is_additive = getattr(mechanism, "cost_norm", None) is not None
+    shift = _shift(mechanism.domain_) if is_additive else np.zeros(1)
     if not shift.any():
-        return mechanism, shift
+        return mechanism, 0.0
     moved = copy.copy(mechanism)
     moved.domain_ = _moved(mechanism.domain_, shift)
     return moved, shift
@@ -112,7 +112,7 @@ class GeneratorModel:
     def _moved(self):
         """The mechanism and the shift of `near_zero`; none where points have their own domain."""
         if self.output_domain is not None:
-            return self.mechanism, np.zeros(self.mechanism.domain_.n_features)
+            return self.mechanism, 0.0
         return near_zero(self.mechanism)
 
     @property
@@ -150,7 +150,7 @@ class GeneratorModel:
         rng = np.random.default_rng(category_seed)
         domain = self.mechanism.domain_ if self.output_domain is None else self.output_domain
         X = draw_categories(domain, X, rng)
-        return self.mechanism.decode(X + self.shift if self.shift.any() else X, rng)
+        return self.mechanism.decode(X + self.shift, rng)
 
 
 def score_latents(latent_dim):

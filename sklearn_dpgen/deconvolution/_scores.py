@@ -95,8 +95,8 @@ def energy_score(
 
     Parameters
     ----------
-    estimator : EntropicDeconvGAN or DeconvolutionEM
-        Fitted.
+    estimator : EntropicDeconvGAN, DeconvolutionEM, or a Pipeline of one of them alone
+        Fitted. A pipeline of one step lets a search choose among kinds of estimators.
     X : array-like or data frame of shape (n, n_features)
         Privatized records that it was not fitted on; raw ones if it has ``privatize=True``.
     y : Ignored
@@ -148,6 +148,8 @@ def energy_score(
     >>> energy_score(em, Y[500:]) < 0
     True
     """
+    if isinstance(estimator, Pipeline) and len(estimator.steps) == 1:
+        estimator = estimator[0]
     if not hasattr(estimator, "mechanism"):
         raise PublicTypeError(
             "estimator must be an EntropicDeconvGAN or a DeconvolutionEM, got "
