@@ -3,14 +3,15 @@
 Power: n private and n public rows of a table, all different. The private ones are changed: each
 column is shifted, or scaled about zero, in units of its standard deviation, or the first column is
 permuted in a share of the rows, which changes correlations alone. All methods have the same
-guarantee: replace one record, delta = 0.1 / n, in a ball of radius 2 sqrt(d) around the public mean,
+guarantee: replace one record, delta = 0.1 / n, in a ball of radius 2 sqrt(d) around the mean of Y,
 in units of the public standard deviations. `private_sliced_wasserstein` rejects by its own p-value,
 from the release and the public rows. The thresholds of all others are the 95 percent quantile of
-their statistic over as many trials without a change as with one, which nobody has in practice.
+their statistic over three times as many trials without a change, which nobody has in practice.
 
 - noisy mean: all of the budget, Mahalanobis distance with sampling error and noise;
 - noisy moments: the same with second moments, combined as here;
-- histograms of three projections: 16 cells, nine of ten of equal public shares, combined as here;
+- histograms of three projections: 8 or 16 cells, nine of ten of equal public shares, combined as
+  here;
 - `smoothed_sliced_wasserstein`: the distance, defaults.
 
 Errors: of the distance between the private and the public rows in the ball, on many directions.
@@ -20,11 +21,12 @@ Settings were chosen on CPS1988 and NMES1988 (`--part choice`); flights and PSID
 
 import argparse
 import itertools
+import json
 import math
 
 import numpy as np
 import torch
-from _common import record
+from _common import RESULTS, record
 from _registry import REGISTRY
 
 from sklearn_dpgen.domains import Ball
@@ -37,7 +39,7 @@ from sklearn_dpgen.smoothed import (
 )
 
 FLIGHTS = (
-    *("dep_delay", "air_time", "distance", "sched_dep_time", "sched_arr_time"),
+    *("air_time", "distance", "dep_delay", "sched_dep_time", "sched_arr_time"),
     *("flight", "hour", "month", "day", "minute"),
 )
 CHANGES = (
@@ -46,14 +48,18 @@ CHANGES = (
 )
 # Table, columns, records, budgets.
 POWER = (
-    ("flights", 3, 500, (1.0, 5.0)),
-    ("flights", 3, 2000, (0.3, 1.0, 5.0)),
-    ("flights", 10, 2000, (1.0,)),
-    ("flights", 10, 10_000, (1.0,)),
-    ("psid7682", 4, 2000, (1.0,)),
+    ("flights", 3, 2000, 1.0),
+    ("flights", 3, 2000, 5.0),
+    ("flights", 3, 2000, 0.3),
+    ("psid7682", 4, 2000, 1.0),
+    ("flights", 10, 2000, 1.0),
+    ("flights", 3, 500, 1.0),
 )
-CHOICE = (("cps1988", 3, 2000, (1.0,)), ("nmes1988", 10, 2000, (1.0,)))
-CHOICE_SHARES = (0.3, 0.5, 0.7)
+CHOICE = (("cps1988", 3, 2000, 0.5), ("nmes1988", 10, 2000, 0.5))
+# Shares of the moments, almost none for histograms alone, and numbers of cells.
+CHOICE_SETTINGS = (
+    *((1e-6, 8), (1e-6, 16), (0.2, 8), (0.2, 16), (0.35, 8), (0.35, 16), (0.5, 8), (0.5, 16)),
+)
 ACCURACY = (2, 3, 5, 10)
 ACCURACY_CHANGES = (
     *(("none", 0.0), ("shift", 0.1), ("shift", 0.5), ("scale", 0.2), ("correlation", 0.2)),
@@ -62,7 +68,8 @@ ACCURACY_CHANGES = (
 N_ACCURACY, EPSILONS = 10_000, (0.3, 1.0, 5.0)
 OURS = "private_sliced_wasserstein"
 SMOOTHED = "smoothed_sliced_wasserstein"
-OTHERS = ("noisy mean", "noisy moments", "histograms of three projections", SMOOTHED)
+HISTOGRAMS = {n_cells: f"three histograms of {n_cells} cells" for n_cells in (8, 16)}
+OTHERS = ("noisy mean", "noisy moments", *HISTOGRAMS.values(), SMOOTHED)
 LEVEL, N_DIRECTIONS = 0.05, 300
 
 
@@ -113,8 +120,9 @@ def statistics(X, Y, epsilon, seed):
     found = {"noisy mean": noisy_mean(X, Y, epsilon, seed)}
     parts = released_statistics(X, Y, epsilon, seed, (1 - 1e-6, 1e-6), d, 8)
     found["noisy moments"] = parts[:2]
-    parts = released_statistics(X, Y, epsilon, seed, (1e-6, 1 - 1e-6), min(3, d), 16)
-    found["histograms of three projections"] = parts[2:]
+    for n_cells, method in HISTOGRAMS.items():
+        parts = released_statistics(X, Y, epsilon, seed, (1e-6, 1 - 1e-6), min(3, d), n_cells)
+        found[method] = parts[2:]
     result = smoothed_sliced_wasserstein(X, Y, epsilon=epsilon, domain=domain, random_state=seed)
     found[SMOOTHED] = [result.distance]
     return found
@@ -157,12 +165,8 @@ def ours(X, Y, epsilon, seed, **options):
 def power_rows(cases, repeat, changes):
     """Return the share of rejections of each method."""
     rows = []
-    for name, d, n, epsilons in cases:
-        table = load(name, d)
-        for epsilon in epsilons:
-            rows += powers(name, table, n, epsilon, repeat, changes)
-            for row in rows[-len(changes) :]:
-                print(list(row.values()), flush=True)
+    for name, d, n, epsilon in cases:
+        rows += powers(name, load(name, d), n, epsilon, repeat, changes)
     return rows
 
 
@@ -173,7 +177,7 @@ def powers(name, table, n, epsilon, repeat, changes):
     for change, size in (("none", 0.0), *changes):
         found = {method: [] for method in OTHERS}
         rejected = []
-        for trial in range(repeat):
+        for trial in range(3 * repeat if null is None else repeat):
             seed = trial if null is None else 10_000 + trial
             X, Y = samples(table, n, change, size, seed)
             for method, values in statistics(X, Y, epsilon, seed).items():
@@ -189,6 +193,7 @@ def powers(name, table, n, epsilon, repeat, changes):
         row[OURS] = float(np.mean(rejected))
         row |= {method: rejections(null[method], found[method]) for method in OTHERS}
         rows.append(row)
+        print(list(row.values()), flush=True)
     return rows
 
 
@@ -202,21 +207,21 @@ def rejections(null, found):
 
 
 def choice_rows(repeat):
-    """Return the power on tables of choice for three shares of the moments."""
+    """Return the power on tables of choice, by share of the moments and number of cells."""
     rows = []
     sizes = (("none", 0.0), ("shift", 0.05), ("scale", 0.1), ("correlation", 0.3))
-    for name, d, n, (epsilon,) in CHOICE:
+    for (name, d, n, epsilon), (change, size) in itertools.product(CHOICE, sizes):
         table = load(name, d)
-        for (change, size), share in itertools.product(sizes, CHOICE_SHARES):
+        for share, n_cells in CHOICE_SETTINGS:
             kept, _distance._SHARES = _distance._SHARES, (share, 1 - share)
-            found = []
+            options, found = {"n_draws": 99, "level": None, "n_cells": n_cells}, []
             for seed in range(repeat):
                 X, Y = samples(table, n, change, size, seed)
-                found.append(ours(X, Y, epsilon, seed, n_draws=99, level=None).pvalue <= LEVEL)
+                found.append(ours(X, Y, epsilon, seed, **options).pvalue <= LEVEL)
             _distance._SHARES = kept
-            case = {"table": name, "d": d, "n": n, "epsilon": epsilon, "change": change}
-            power = float(np.mean(found))
-            rows.append({**case, "size": size, "share": share, "trials": repeat, "power": power})
+            row = {"table": name, "d": d, "n": n, "epsilon": epsilon, "change": change}
+            row |= {"size": size, "share of moments": share, "n_cells": n_cells, "trials": repeat}
+            rows.append({**row, "power": float(np.mean(found))})
             print(list(rows[-1].values()), flush=True)
     return rows
 
@@ -233,10 +238,10 @@ def exact(X, Y, p):
     return sliced_wasserstein(X, Y, directions=theta, p=p).item() ** (1 / p)
 
 
-def accuracy_rows(repeat):
+def accuracy_rows(widths, repeat):
     """Return errors of W1 and W2, and how often the interval of W2 holds the distance."""
     rows = []
-    for d in ACCURACY:
+    for d in widths:
         table, domain = load("flights", d), ball_of(d)
         for change, size in ACCURACY_CHANGES:
             found = {epsilon: [] for epsilon in EPSILONS}
@@ -284,16 +289,28 @@ def main():
     """Run one part, or all, and store the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=("choice", "power", "accuracy"), default=None)
-    parser.add_argument("--repeat", type=int, default=100, help="trials of a power")
-    parser.add_argument("--seeds", type=int, default=5, help="samples of an error")
+    parser.add_argument("--case", type=int, default=None, help="a single case of power or errors")
+    parser.add_argument("--repeat", type=int, default=60, help="trials of a power")
+    parser.add_argument("--seeds", type=int, default=4, help="samples of an error")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.part in (None, "choice"):
         record("private_distance_choice", choice_rows(args.repeat))
     if args.part in (None, "power"):
-        record("private_distance_power", power_rows(POWER, args.repeat, CHANGES))
+        cases = POWER if args.case is None else [POWER[args.case]]
+        stored("private_distance_power", power_rows(cases, args.repeat, CHANGES))
     if args.part in (None, "accuracy"):
-        record("private_distance_accuracy", accuracy_rows(args.seeds))
+        widths = ACCURACY if args.case is None else [ACCURACY[args.case]]
+        stored("private_distance_accuracy", accuracy_rows(widths, args.seeds))
+
+
+def stored(name, rows):
+    """Store rows beside those of other cases."""
+    path, keys = RESULTS / f"{name}.json", ("table", "d", "n", "epsilon")
+    new = {tuple(row[key] for key in keys) for row in rows}
+    old = json.loads(path.read_text())["rows"] if path.exists() else []
+    kept = [row for row in old if tuple(row[key] for key in keys) not in new]
+    record(name, sorted(kept + rows, key=lambda row: [row[key] for key in keys]))
 
 
 if __name__ == "__main__":

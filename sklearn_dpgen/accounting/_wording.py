@@ -136,7 +136,7 @@ _BOUNDS: dict[str, str] = {
     ),
     BoundKind.ONE_OPEN_LABEL: "a {unit} counts for one label of each open column",
     BoundKind.ONE_CELL_OF_EACH_DIRECTION: (
-        "a record is in one cell of each of {value} directions, so twice as many counts change by one"
+        "a record is in one cell of each of {value} directions, so twice as many counts change by 1"
     ),
     BoundKind.ONE_VOTE: "a record has one vote, so two counts change by one",
     BoundKind.ONE_LABEL: "one label for another changes two counts by one",

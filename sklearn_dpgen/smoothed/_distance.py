@@ -20,20 +20,28 @@ from sklearn_dpgen.mechanisms import (
     StratifiedGaussianMechanism,
     Stratum,
 )
-from sklearn_dpgen.ot._sliced import wasserstein_lines
+from sklearn_dpgen.ot._sliced import random_directions, wasserstein_lines
 from sklearn_dpgen.smoothed._histograms import (
     NoisyHistograms,
     cell_edges,
     cells_of,
     moment_query,
+    visibility,
 )
-from sklearn_dpgen.utils._random import ROUNDING, noise_source, on_grid, split_random_state
+from sklearn_dpgen.utils._random import (
+    ROUNDING,
+    noise_source,
+    on_grid,
+    split_random_state,
+    torch_generator,
+)
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
     check_array,
     check_choice,
     check_count,
     check_delta,
+    check_epsilon,
     check_positive,
 )
 
@@ -43,7 +51,7 @@ __all__ = ["PrivateDistance", "private_sliced_wasserstein", "smoothed_sliced_was
 # is easiest to detect along a few.
 _MOST_DIRECTIONS = 20
 # Shares of the budget of moments and histograms, chosen on CPS1988 and NMES1988.
-_SHARES = (0.5, 0.5)
+_SHARES = (0.2, 0.8)
 # Numbers of cells of a histogram: the noise on a share is about a cell squared.
 _FEWEST_CELLS, _MOST_CELLS = 8, 32
 _CELL_RATIO = 0.6
@@ -170,6 +178,7 @@ class PrivateDistance:
         if self.histograms is not None:
             return self.histograms.null_distances(self._sample(Y), self.p, n_draws, generator)
         projected = _project(Y, "Y", self.domain, self.directions)
+        assert self.projections is not None
         n_samples = len(self.projections)
         null = np.empty(n_draws)
         for i in range(n_draws):
@@ -179,6 +188,7 @@ class PrivateDistance:
         return null
 
     def _sample(self, Y):
+        assert self.histograms is not None
         return self.histograms.public_sample(_centered(Y, "Y", self.domain))
 
     def _compare(self, noisy, projected, n_repeats, generator):
@@ -228,7 +238,8 @@ def private_sliced_wasserstein(
         there is a single direction.
     n_cells : int or "auto", default="auto"
         Number of cells of a histogram, at least 2. Nine of ten have equal shares of Y, the others
-        equal widths. "auto" takes 8 to 32, more if there is less noise.
+        equal widths. "auto" takes 8 to 32: more if there is less noise, and twice as many if small
+        changes of Y are more visible with them.
     p : float, default=2
         Exponent of the distance, at least 1.
     reference : {"sample", "population"}, default="sample"
@@ -243,8 +254,8 @@ def private_sliced_wasserstein(
         Ledger that is charged before the release. None charges no ledger.
     random_state : int, RandomState or None, default=None
         None draws the noise from the operating system's entropy. An int repeats the release for
-        the same X, Y and parameters of the release; for any others directions and noise are
-        independent. An int voids the guarantee against anybody who knows or guesses it.
+        the same X, Y and parameters of the release; for any others the noise is independent. An
+        int voids the guarantee against anybody who knows or guesses it.
 
     Returns
     -------
@@ -322,20 +333,23 @@ def private_sliced_wasserstein(
     check_choice(reference, "reference", ("sample", "population"))
     n_draws = check_count(n_draws, "n_draws")
     level = None if level is None else check_delta(level, "level")
+    n_cells = _checked_cells(n_cells)
     X, Y = _centered(X, "X", domain), _centered(Y, "Y", domain)
-    private_seed, public_seed = split_random_state(random_state, 2)
+    private_seed, public_seed, direction_seed = split_random_state(random_state, 3)
     delta = 0.1 / len(X) if delta == "auto" else check_delta(delta)
-    mechanism = GaussianSequenceMechanism(1.0, _SHARES, epsilon=epsilon, delta=delta)
+    epsilon = check_epsilon(epsilon)
+    mechanism = GaussianSequenceMechanism(1.0, _SHARES, epsilon, delta)
     query = moment_query(enclosing_ball(domain).radius, domain.n_features, len(X))
-    n_cells = _checked_cells(n_cells, mechanism, law.n_projections, len(X))
-    noise = noise_source(private_seed, "private_sliced_wasserstein", X, Y, domain, delta)
-    noise.bind("release", epsilon, n_cells)
-    privacy = _histogram_report(mechanism, query, noise, law.n_projections, n_cells, len(X))
+    # The price holds for any directions and cells, so that a generator of few states may draw them.
+    k, generator = law.n_projections, torch_generator(direction_seed)
+    U = random_directions(k, domain.n_features, generator=generator, dtype=torch.float64).numpy()
+    radius = enclosing_ball(domain).radius
+    edges = _cells(n_cells, Y, U, radius, mechanism, len(X))
+    noise = noise_source(private_seed, "private_sliced_wasserstein", X, U, edges, domain)
+    privacy = _histogram_report(mechanism, query, radius, noise, edges.shape, len(X))
     if ledger is not None:
         open_ledger(ledger).reserve(privacy, what="private_sliced_wasserstein")
 
-    U = law.draw(noise)
-    edges = cell_edges(Y @ U.T, query.features.ball.radius, n_cells)
     histograms = _released(X, query, U, edges, mechanism, noise)
     sample = histograms.public_sample(Y)
     generator = np.random.default_rng(public_seed)
@@ -515,16 +529,24 @@ def _checked_distance(domain, p, n_projections, directions):
     return p, _projection_law(domain.n_features, n_projections, directions)
 
 
-def _checked_cells(n_cells, mechanism, k, n_samples):
-    """Return the number of cells; the automatic one depends on the noise on a share."""
+def _checked_cells(n_cells):
     if isinstance(n_cells, str):
-        check_choice(n_cells, "n_cells", ("auto",))
-        scale = mechanism.noise_scales[1] * math.sqrt(2 * k) / n_samples
-        wanted = _CELL_RATIO / math.sqrt(scale) if scale > 0 else _MOST_CELLS
-        return int(min(max(wanted, _FEWEST_CELLS), _MOST_CELLS))
+        return check_choice(n_cells, "n_cells", ("auto",))
     if check_count(n_cells, "n_cells") < 2:
         raise ValueError(f"n_cells must be at least 2, got {n_cells}.")
     return n_cells
+
+
+def _cells(n_cells, Y, U, radius, mechanism, n_samples):
+    """Return the inner edges of the cells; an automatic number depends on the noise and on Y."""
+    projected = Y @ U.T
+    if not isinstance(n_cells, str):
+        return cell_edges(projected, radius, n_cells)
+    scale = mechanism.noise_scales[1] * math.sqrt(2 * len(U)) / n_samples
+    few = _CELL_RATIO / math.sqrt(scale) if scale > 0 else _MOST_CELLS
+    few = int(min(max(few, _FEWEST_CELLS), _MOST_CELLS))
+    choices = [cell_edges(projected, radius, n) for n in sorted({few, min(2 * few, _MOST_CELLS)})]
+    return max(choices, key=lambda edges: visibility(Y, U, edges, n_samples, scale))
 
 
 def _released(X, query, U, edges, mechanism, noise):
@@ -618,10 +640,11 @@ def _report(mechanism, noise, domain, n_values):
     )
 
 
-def _histogram_report(mechanism, query, noise, k, n_cells, n_samples):
+def _histogram_report(mechanism, query, radius, noise, shape, n_samples):
+    k, n_cells = shape[0], shape[1] + 1
     is_noisy = mechanism.noise_scales[0] > 0
     share = mechanism.noise_scales[1] * math.sqrt(2 * k) / n_samples
-    mean = mechanism.noise_scales[0] * query.sensitivity * query.features.ball.radius / n_samples
+    mean = mechanism.noise_scales[0] * query.sensitivity * radius / n_samples
     precision = {
         "mean of a feature": f"± {number_words(mean)}",
         "share of the records in a cell": f"± {number_words(share)}",
@@ -634,7 +657,7 @@ def _histogram_report(mechanism, query, noise, k, n_cells, n_samples):
         public=("n_samples", "domain", "compared_sample"),
         norm="l2",
         bounds=(
-            Bound("ball_radius", query.features.ball.radius),
+            Bound("ball_radius", radius),
             Bound("one_cell_of_each_direction", float(k)),
             Bound("own_sensitivities"),
         ),

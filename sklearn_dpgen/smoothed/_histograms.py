@@ -4,8 +4,9 @@ Everything here is post-processing of a release, or reads public records alone.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,14 @@ from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSums
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.utils._random import on_grid
 
-__all__ = ["NoisyHistograms", "PublicSample", "cell_edges", "cells_of", "moment_query"]
+__all__ = [
+    "NoisyHistograms",
+    "PublicSample",
+    "cell_edges",
+    "cells_of",
+    "moment_query",
+    "visibility",
+]
 
 # Up to this number of features all second moments are released, beyond it the mean square alone.
 _MOST_MOMENTS = 32
@@ -41,8 +49,7 @@ def moment_query(radius, n_features, n_samples):
     """Return the query of the moments of records in a ball around the origin."""
     ball = Ball(radius, n_features=n_features)
     few = ball.n_features <= _MOST_MOMENTS
-    features = BallMoments(ball, _WEIGHT) if few else BallMeans(ball)
-    return ClassSums(features, n_samples)
+    return ClassSums(BallMoments(ball, _WEIGHT) if few else BallMeans(ball), n_samples)
 
 
 def cell_edges(projected, radius, n_cells):
@@ -65,6 +72,50 @@ def cell_edges(projected, radius, n_cells):
     mixture = np.vstack([projected, np.broadcast_to(uniform, (n_equal, projected.shape[1]))])
     levels = np.arange(1, n_cells) / n_cells
     return np.quantile(mixture, levels, axis=0).T
+
+
+def visibility(Y, U, edges, n_samples, scale):
+    """Return how far two small changes of public records stand out in their noisy histograms.
+
+    Each column is moved by 0.05 of its standard deviation, or stretched by 5 percent. Where records
+    have few distinct values, fine cells that many of them leave or enter show more than smooth
+    distributions let expect.
+
+    Returns
+    -------
+    float
+        Of the less visible change, the mean of the better of two statistics over its standard
+        deviation, approximately.
+    """
+    k, n_cells = len(edges), edges.shape[1] + 1
+    center, spread = Y.mean(axis=0), Y.std(axis=0)
+    before, *after = (
+        shares_of(Z @ U.T, edges) for Z in (Y, Y + 0.05 * spread, center + 1.05 * (Y - center))
+    )
+    rate, found = 1 / n_samples + 1 / len(Y), []
+    noise, bridge = variances(before, rate, scale)
+    for shares in after:
+        change = shares - before
+        cells = (change**2 / noise).sum() / math.sqrt(2 * k * (n_cells - 1))
+        below = np.cumsum(change, axis=1)[:, :-1]
+        # The statistic of Anderson and Darling has mean 1 and standard deviation 0.76.
+        found.append(max(cells, math.sqrt(k) * np.mean(below**2 / bridge) / 0.76))
+    return min(found)
+
+
+def shares_of(projected, edges):
+    cells, n_cells = cells_of(projected, edges), edges.shape[1] + 1
+    counts = [np.bincount(column, minlength=n_cells) for column in cells.T]
+    return np.array(counts) / len(projected)
+
+
+def variances(shares, rate, scale):
+    """Return the variances of differences of shares, and of cumulative shares."""
+    n_cells = shares.shape[1]
+    below, steps = np.cumsum(shares, axis=1)[:, :-1].clip(0, 1), np.arange(1, n_cells)
+    noise = scale**2 * steps * (n_cells - steps) / n_cells
+    found = rate * shares * (1 - shares) + scale**2, rate * below * (1 - below) + noise
+    return tuple(variance.clip(_TINY) for variance in found)
 
 
 def cells_of(projected, edges):
@@ -106,6 +157,11 @@ class PublicSample:
         return self.centered[rows] @ self.more_directions.T
 
     @cached_property
+    def more_variances(self):
+        projected = self.centered @ self.more_directions.T
+        return projected.var(axis=0)
+
+    @cached_property
     def one_hot(self):
         """Return the cells as indicators, of shape (m, k n_cells)."""
         m, k = self.cells.shape
@@ -144,14 +200,19 @@ class NoisyHistograms:
     share_scale: float
 
     @property
-    def n_cells(self):
+    def n_cells(self) -> int:
         return self.edges.shape[1] + 1
+
+    @property
+    def features(self) -> Any:
+        """The feature map of the moments, `BallMoments` or `BallMeans`."""
+        return self.query.features
 
     def public_sample(self, centered):
         """Return records of the domain, less its center, as a PublicSample."""
         projected = centered @ self.directions.T
         cells = cells_of(projected, self.edges)
-        features = self.query.features.transform(centered)
+        features = self.features.transform(centered)
         return PublicSample(centered, projected, features, cells, self.n_cells)
 
     # ---- distance ----
@@ -163,7 +224,7 @@ class NoisyHistograms:
         scales = (0.0, 0.0) if exact else (self.moment_scale, self.share_scale)
         affine = self._affine(sample, moments, scales[0])
         own, centers, factors = affine(self.directions)
-        radius = self.query.features.ball.radius
+        radius = self.features.ball.radius
         template = self._template_shares(sample, own, centers, factors)
         residuals = shrunk(shares - template, scales[1])
         lines = centers[:, None] + factors[:, None] * (sample.points - own[:, None])
@@ -175,8 +236,12 @@ class NoisyHistograms:
             costs.append(cost - np.mean(np.abs(moved - points) ** p))
         # The affine part on many directions, what histograms add on those that have one.
         own, centers, factors = affine(sample.more_directions)
-        moved = centers - own + (factors - 1) * (sample.more_projected - own)
-        return max(0.0, float(np.mean(np.abs(moved) ** p) + np.mean(costs))) ** (1 / p)
+        if p == 2:
+            costs_of_map = (centers - own) ** 2 + (factors - 1) ** 2 * sample.more_variances
+        else:
+            moved = centers - own + (factors - 1) * (sample.more_projected - own)
+            costs_of_map = np.abs(moved) ** p
+        return max(0.0, float(costs_of_map.mean() + np.mean(costs))) ** (1 / p)
 
     def _affine(self, sample, moments, scale):
         """Return a function of directions, to the map of public records to the moments.
@@ -184,7 +249,7 @@ class NoisyHistograms:
         It returns the mean of the public records, that after the map, and the ratio of standard
         deviations.
         """
-        features, radius = self.query.features, self.query.features.ball.radius
+        features, radius = self.features, self.features.ball.radius
         (mean, square), (own, own_square) = map(features.moments, (moments, sample.moments))
         d, step = len(mean), mean - own
         kept = kept_share(step, d * scale**2) * step
@@ -270,7 +335,7 @@ class NoisyHistograms:
         rate = 1 / self.n_samples + (1 / len(sample) if resampled else 0)
         central, features = self._central(sample, moments), self._central(sample, sample.features)
         d = self.directions.shape[1]
-        covariance = rate * np.cov(features.T)
+        covariance = rate * np.atleast_2d(np.cov(features.T, bias=True))
         noise = self._central(sample, self.moment_scale * np.eye(moments.shape[1]))
         covariance += noise.T @ noise
         covariance += 1e-12 * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
@@ -279,26 +344,22 @@ class NoisyHistograms:
             for part in (slice(d), slice(d, None))
         ]
         shares = shares - shares.mean(axis=2, keepdims=True)
-        n_cells, square = self.n_cells, self.share_scale**2
+        noise, bridge = variances(sample.shares, rate, self.share_scale)
         below = np.cumsum(shares, axis=2)[:, :, :-1]
-        cdf = np.cumsum(sample.shares, axis=1)[:, :-1].clip(0, 1)
-        steps = np.arange(1, n_cells)
-        variance = rate * cdf * (1 - cdf) + square * steps * (n_cells - steps) / n_cells
-        variance = variance.clip(1e-12)
-        parts.append((below**2 / variance).sum(axis=(1, 2)))
-        cells = rate * sample.shares * (1 - sample.shares) + square
-        parts.append((shares**2 / cells.clip(1e-12)).sum(axis=(1, 2)))
+        parts.append((below**2 / bridge).sum(axis=(1, 2)))
+        parts.append((shares**2 / noise).sum(axis=(1, 2)))
         return np.stack(parts, axis=1)
 
     def _central(self, sample, rows):
         """Return sums of moments as moments about the mean of public records."""
-        features = self.query.features
+        features = self.features
         own, _ = features.moments(sample.moments)
         d = len(own)
         first = rows[:, :d]
         if isinstance(features, BallMeans):
             return np.column_stack([first, rows[:, d:] - math.sqrt(2) * (first @ own)[:, None]])
-        (i, j), factors = features._triangle
+        i, j = np.triu_indices(d)
+        factors = features.weight * np.where(i == j, 1.0, math.sqrt(2))
         cross = first[:, i] * own[j] + first[:, j] * own[i]
         return np.column_stack([first, rows[:, d:] - factors * cross])
 
@@ -330,7 +391,7 @@ class NoisyHistograms:
         last = np.flatnonzero(low <= distance)
         i = last[-1] if len(last) else 0
         upper = true[i]
-        if i + 1 < len(true):
+        if len(last) and i + 1 < len(true):
             upper += (true[i + 1] - true[i]) * (distance - low[i]) / (low[i + 1] - low[i])
         return float(min(lower, distance)), float(max(upper, distance))
 
