@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
+from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import number_words
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
@@ -38,10 +39,10 @@ from sklearn_dpgen.utils._random import (
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
     check_array,
+    check_budget,
     check_choice,
     check_count,
     check_delta,
-    check_epsilon,
     check_positive,
 )
 
@@ -337,7 +338,8 @@ def private_sliced_wasserstein(
     X, Y = _centered(X, "X", domain), _centered(Y, "Y", domain)
     private_seed, public_seed, direction_seed = split_random_state(random_state, 3)
     delta = 0.1 / len(X) if delta == "auto" else check_delta(delta)
-    epsilon = check_epsilon(epsilon)
+    if math.isfinite(epsilon := check_budget(epsilon)):
+        check_delta_size(delta, len(X))
     mechanism = GaussianSequenceMechanism(1.0, _SHARES, epsilon, delta)
     query = moment_query(enclosing_ball(domain).radius, domain.n_features, len(X))
     # The price holds for any directions and cells, so that a generator of few states may draw them.

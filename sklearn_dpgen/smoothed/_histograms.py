@@ -257,8 +257,9 @@ class NoisyHistograms:
             change = square - own_square - 2 * step @ own
             noise = 2 * scale**2 + 4 * scale**2 * (own @ own)
             change *= kept_share(change, noise)
-            total = own_square - own @ own
-            before, change = (value / d * np.eye(d) for value in (total, change))
+            # The total variance alone is known: all directions have its relative change.
+            totals = own_square - own @ own, change - kept @ kept
+            before, change = (total / d * np.eye(d) for total in totals)
         else:
             cross = np.outer(step, own)
             change = square - own_square - cross - cross.T
@@ -266,7 +267,7 @@ class NoisyHistograms:
             noise += 2 * (d + 1) * scale**2 * (own @ own)
             change = kept_share(change, noise) * change
             before = own_square - np.outer(own, own)
-        change = change - np.outer(kept, kept)
+            change -= np.outer(kept, kept)
 
         def on(U):
             old, new = (np.einsum("ji,ik,jk->j", U, C, U) for C in (before, change))

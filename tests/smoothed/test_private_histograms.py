@@ -233,7 +233,7 @@ def test_the_ledger_is_charged_before_the_release(tmp_path, monkeypatch):
 
 def noise_of(vectors, **changed):
     vectors.clear()
-    options = {"X": sample(40), "Y": sample(30, seed=1)} | changed
+    options = {"X": sample(40), "Y": sample(30, seed=1), "n_cells": 8} | changed
     released = private(options.pop("X"), options.pop("Y"), **options).histograms
     noise = 40 * released.shares.ravel() / math.sqrt(6) - vectors[1]
     return noise / noise.std()
@@ -347,11 +347,13 @@ def test_the_bias_of_the_noise_is_removed(monkeypatch):
     X, Y = sample(300), sample(300, seed=1)
 
     def mean_distance():
-        return np.mean([private(X, Y, random_state=seed).distance for seed in range(10)])
+        options = {"n_cells": 8, "epsilon": 0.5}
+        results = [private(X, Y, random_state=seed, **options) for seed in range(20)]
+        return np.mean([result.distance for result in results])
 
-    assert mean_distance() < true_distance(X, Y, 2) + 0.015
+    assert mean_distance() < true_distance(X, Y, 2) + 0.03
     monkeypatch.setattr(_histograms, "kept_share", lambda difference, noise: 1.0)
-    assert mean_distance() > true_distance(X, Y, 2) + 0.02
+    assert mean_distance() > true_distance(X, Y, 2) + 0.06
 
 
 def test_the_interval_holds_the_distance():
@@ -375,7 +377,7 @@ def test_few_and_many_features(d):
     assert result.distance == pytest.approx(0.5, abs=0.07)
     null = result.null_distances(Y, n_draws=5, random_state=0)
     assert null.max() < 0.2
-    assert result.distance_to(Y + 0.5) < 0.2
+    assert result.distance_to(Y + 0.5) < 0.3
 
 
 def test_more_cells_where_there_is_less_noise():
