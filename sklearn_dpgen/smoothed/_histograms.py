@@ -65,13 +65,23 @@ def cell_edges(projected, radius, n_cells):
     Returns
     -------
     ndarray of shape (k, n_cells - 1)
-        Quantiles of a mixture of the public records and a uniform distribution.
+        Quantiles of a mixture of the public records and a uniform distribution. One that is at a
+        public value is moved half way to the next, so that equal values, which a map moves by a
+        little, stay in their cell.
     """
     n_equal = max(2, round(_EQUAL_WIDTH / (1 - _EQUAL_WIDTH) * len(projected)))
     uniform = np.linspace(-radius, radius, n_equal)[:, None]
     mixture = np.vstack([projected, np.broadcast_to(uniform, (n_equal, projected.shape[1]))])
     levels = np.arange(1, n_cells) / n_cells
-    return np.quantile(mixture, levels, axis=0).T
+    quantiles, tolerance = np.quantile(mixture, levels, axis=0).T, 1e-9 * radius
+    found = []
+    for column, inner in zip(projected.T, quantiles, strict=True):
+        # Projections of equal records may differ in their last bits.
+        values = np.append(np.unique(np.rint(column / tolerance)) * tolerance, radius)
+        i = np.searchsorted(values, inner - 2 * tolerance).clip(max=len(values) - 2)
+        is_value = np.abs(values[i] - inner) <= 2 * tolerance
+        found.append(np.sort(np.where(is_value, (values[i] + values[i + 1]) / 2, inner)))
+    return np.array(found)
 
 
 def visibility(Y, U, edges, n_samples, scale):
@@ -232,6 +242,9 @@ class NoisyHistograms:
         costs = []
         for j, (points, moved) in enumerate(zip(sample.points, lines, strict=True)):
             positions, weights = self._reweighted(moved, self.edges[j], fitted[j], radius)
+            # Of the mean the moments have less noise. Where records have few values, a shift is in
+            # the shares and in the moved points, and would count twice.
+            positions += moved.mean() - weights @ positions / weights.sum()
             cost = line_cost(positions, weights, points, p)
             costs.append(cost - np.mean(np.abs(moved - points) ** p))
         # The affine part on many directions, what histograms add on those that have one.
@@ -256,7 +269,7 @@ class NoisyHistograms:
         if isinstance(features, BallMeans):
             change = square - own_square - 2 * step @ own
             noise = 2 * scale**2 + 4 * scale**2 * (own @ own)
-            change *= kept_share(change, noise)
+            change *= kept_share(change, _caution(1) * noise)
             # The total variance alone is known: all directions have its relative change.
             totals = own_square - own @ own, change - kept @ kept
             before, change = (total / d * np.eye(d) for total in totals)
@@ -265,7 +278,7 @@ class NoisyHistograms:
             change = square - own_square - cross - cross.T
             noise = d * (d + 1) / 2 * (scale / features.weight) ** 2
             noise += 2 * (d + 1) * scale**2 * (own @ own)
-            change = kept_share(change, noise) * change
+            change = kept_share(change, _caution(d * (d + 1) / 2) * noise) * change
             before = own_square - np.outer(own, own)
             change -= np.outer(kept, kept)
 
@@ -294,7 +307,7 @@ class NoisyHistograms:
         weights = shares[cells] / counts[cells]
         empty = np.flatnonzero((counts == 0) & (shares > 0))
         if not len(empty):
-            return moved, weights
+            return moved.copy(), weights
         bounds = np.concatenate([[-radius], edges, [radius]])
         low, high = bounds[empty, None], bounds[empty + 1, None]
         filled = low + (high - low) * (np.arange(_FILL) + 0.5) / _FILL
@@ -417,6 +430,15 @@ def quadratic(rows, covariance):
     """Return the squared Mahalanobis norms of rows."""
     solved = np.linalg.solve(covariance, rows.T)
     return (rows.T * solved).sum(axis=0)
+
+
+def _caution(size):
+    """Return the squared norm of noise that is rarely exceeded, relative to its mean.
+
+    A few numbers exceed the mean often; a wrong spread makes a bad model of the records, and what
+    it lacks is still seen in the shares.
+    """
+    return 1 + 2 * math.sqrt(2 / size)
 
 
 def kept_share(difference, noise):
