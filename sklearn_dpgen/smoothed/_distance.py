@@ -294,10 +294,11 @@ def private_sliced_wasserstein(
 
     **Distance.** The rows of Y, after the affine map to the released mean and covariance, are a
     model of the private records; they are reweighted within the cells until they have the released
-    shares. The noise adds to squared norms: differences of the mean, of second moments, and of the
-    shares in each octave of frequencies are scaled to the norms that they had without noise. The
-    affine part is averaged over 200 directions or more, what the weights add over the k released
-    ones.
+    shares, and moved to the released mean. The noise adds to squared norms: differences of the
+    mean, of second moments, and of the shares in each octave of frequencies are scaled to the norms
+    that they had without noise, second moments to less. The affine part is averaged over 200
+    directions or more, what the weights add over the k released ones. Where Y has few records the
+    model is coarse: the private records within a cell are unknown.
 
     **Test.** Four statistics of the release, of means, of second moments, of cumulative shares and
     of shares, are each compared with their simulated distribution, and combined. With
@@ -307,7 +308,8 @@ def private_sliced_wasserstein(
 
     **Interval.** It holds the distances at which the one that was found is not among the most
     extreme, for distributions on a line from Y to the release. It is of the distance between the
-    two samples: sampling of records is not part of it.
+    two samples and for the noise alone: neither sampling of records nor the error of averaging over
+    k directions is part of it, and the latter is the larger one where few columns change in shape.
 
     References
     ----------
