@@ -766,8 +766,8 @@ def distance_errors(results):
     held, total = (round(sum(numbers)) for numbers in zip(*covered, strict=True))
     title = (
         f"Errors on flights, n = {found[0]['n']}, mean and in brackets worst of "
-        f"{found[0]['seeds']} seeds; 95 percent intervals at ε = 1 held {held} of {total} distances "
-        "(``bench_private_distance.py``)"
+        f"{found[0]['seeds']} seeds; 95 percent intervals at ε = 1 held {held} of {total} "
+        "distances (``bench_private_distance.py``)"
     )
     return table(head, rows, [5, 18, 8, 8, 17, 17, 10, 8, 9], title)
 
