@@ -749,6 +749,71 @@ def ranking(results):
     )
 
 
+DISTANCES = {
+    "private_sliced_wasserstein": "``private_sliced_wasserstein``",
+    "noisy mean": "Noisy mean",
+    "noisy moments": "Noisy moments",
+    "three histograms of 8 cells": "Three histograms, 8 cells",
+    "three histograms of 16 cells": "16 cells",
+    "smoothed_sliced_wasserstein": "``smoothed_sliced_wasserstein``",
+}
+
+
+def distance_power(results):
+    """Return the rates of rejection of two-sample tests, on the page of figures."""
+    rows = [
+        [f"{row['table']}, {row['d']}, {row['n']}", f"{row['epsilon']:g}", _change(row)]
+        + [f"{row[name]:.2f}" for name in DISTANCES]
+        for row in sorted(
+            results.rows("private_distance_power"),
+            key=lambda row: [row[key] for key in ("table", "d", "n", "epsilon")],
+        )
+    ]
+    trials = {row["trials"] for row in results.rows("private_distance_power")}
+    title = (
+        f"Rejections at level 0.05, {' or '.join(map(str, sorted(trials)))} trials "
+        "(``bench_private_distance.py``)"
+    )
+    head = ["Table, columns, n", "ε", "Change", *DISTANCES.values()]
+    return table(head, rows, [18, 6, 16, 12, 9, 9, 10, 8, 12], title)
+
+
+def distance_errors(results):
+    """Return the errors of private distances, the mean and the worst over seeds."""
+    rows, found = [], results.rows("private_distance_accuracy")
+    for row in found:
+        if row["epsilon"] == 1:
+            others = {
+                epsilon: results.row(
+                    "private_distance_accuracy",
+                    **{key: row[key] for key in ("d", "change", "size")},
+                    epsilon=epsilon,
+                )
+                for epsilon in (0.3, 5.0)
+            }
+            rows.append(
+                [str(row["d"]), _change(row), f"{row['W1']:.3f}", f"{row['W2']:.3f}"]
+                + [f"{row[f'error {w}']:+.3f} ({row[f'worst {w}']:.3f})" for w in ("W1", "W2")]
+                + [f"{others[epsilon]['worst W2']:.3f}" for epsilon in others]
+                + [f"{row['worst W2 smoothed']:.2f}"]
+            )
+    head = ["d", "Change", "W1", "W2", "Error of W1, ε = 1", "Error of W2, ε = 1"]
+    head += ["Worst W2, ε = 0.3", "ε = 5", "Smoothed, worst W2, ε = 1"]
+    covered = [(row["covered"] * row["seeds"], row["seeds"]) for row in found if "covered" in row]
+    held, total = (round(sum(numbers)) for numbers in zip(*covered, strict=True))
+    title = (
+        f"Errors on flights, n = {found[0]['n']}, mean and in brackets worst of "
+        f"{found[0]['seeds']} seeds; 95 percent intervals at ε = 1 held {held} of {total} "
+        "distances (``bench_private_distance.py``)"
+    )
+    return table(head, rows, [5, 18, 8, 8, 17, 17, 10, 8, 9], title)
+
+
+def _change(row):
+    size = row["size"]
+    return row["change"] if not size else f"{row['change']} {size:g}"
+
+
 def introduction(results):
     """Return what the landing page says of one table."""
     task = named_target(results, "adult")
@@ -939,6 +1004,8 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "times": times,
     "solvers": solvers,
     "threads": threads,
+    "distance power": distance_power,
+    "distance errors": distance_errors,
     "introduction": introduction,
     "columns of numbers": columns,
     "free ranking": ranking,

@@ -104,6 +104,8 @@ _RELEASED: dict[str, str] = {
     Released.LABEL_COUNTS: "noisy label counts",
     Released.RECORDS: "noisy records, from which the network is trained",
     Released.PROJECTIONS: "noisy projections of the records, with their directions",
+    Released.MOMENTS: "noisy moments of the records",
+    Released.PROJECTED_COUNTS: "noisy counts in cells of projections of the records",
     Released.BATCH_PROJECTIONS: (
         "noisy projections of a secret batch at each training step, with their directions"
     ),
@@ -133,6 +135,9 @@ _BOUNDS: dict[str, str] = {
         "a record counts once in each weighted table, and the vector of weights has norm 1"
     ),
     BoundKind.ONE_OPEN_LABEL: "a {unit} counts for one label of each open column",
+    BoundKind.ONE_CELL_OF_EACH_DIRECTION: (
+        "a record is in one cell of each of {value} directions, so twice as many counts change by 1"
+    ),
     BoundKind.ONE_VOTE: "a record has one vote, so two counts change by one",
     BoundKind.ONE_LABEL: "one label for another changes two counts by one",
     BoundKind.ONE_BIN: (

@@ -19,6 +19,7 @@ from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, Public
 from sklearn_dpgen.mechanisms._sequence import CentralMechanism, CentralRun
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
+    check_budget,
     check_count,
     check_delta,
     check_epsilon,
@@ -28,8 +29,6 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
 
-# Range in which privacy profiles are computed without overflow.
-_EPSILONS = 1e-50, 1e5
 # Above this multiplier, the cost of a release underflows.
 _LARGEST_MULTIPLIER = 1e100
 
@@ -337,11 +336,7 @@ def _noise_scale(stratum, epsilon, delta, n_releases, projections):
 @functools.lru_cache(maxsize=128)
 def _noise_multiplier(epsilon, delta, rate, n_releases, projections):
     """Calibrate once for fits with the same plan, as this takes up to seconds."""
-    if math.isfinite(epsilon) and not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
-        raise PublicValueError(
-            f"epsilon must be from {_EPSILONS[0]:g} to {_EPSILONS[1]:g}, or np.inf for no noise, "
-            f"got {epsilon:g}."
-        )
+    check_budget(epsilon)
     return calibrate_noise_multiplier(
         epsilon, delta, sampling_rate=rate, n_steps=n_releases, projections=projections
     )

@@ -1,7 +1,11 @@
 """Learning from noisy projections: the smoothed sliced Wasserstein distance."""
 
 from sklearn_dpgen.smoothed._adapter import SmoothedSlicedWassersteinAdapter
-from sklearn_dpgen.smoothed._distance import PrivateDistance, smoothed_sliced_wasserstein
+from sklearn_dpgen.smoothed._distance import (
+    PrivateDistance,
+    private_sliced_wasserstein,
+    smoothed_sliced_wasserstein,
+)
 from sklearn_dpgen.smoothed._generator import SmoothedSlicedWassersteinGenerator
 from sklearn_dpgen.smoothed._releases import NoisyRelease
 
@@ -10,5 +14,6 @@ __all__ = [
     "PrivateDistance",
     "SmoothedSlicedWassersteinAdapter",
     "SmoothedSlicedWassersteinGenerator",
+    "private_sliced_wasserstein",
     "smoothed_sliced_wasserstein",
 ]

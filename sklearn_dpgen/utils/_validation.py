@@ -58,6 +58,7 @@ __all__ = [
     "assert_all_finite",
     "call_quietly",
     "check_array",
+    "check_budget",
     "check_choice",
     "check_classification_targets",
     "check_consistent_length",
@@ -84,8 +85,10 @@ __all__ = [
     "warn_user",
 ]
 
-# A parameter constraint: finite budgets beyond it protect nobody, or leave nothing.
-BUDGET = [Interval(Real, 1e-50, 1e5, closed="both"), Options(Real, {math.inf})]
+# A parameter constraint: finite budgets beyond it protect nobody, or leave nothing. Within it,
+# privacy profiles are computed without overflow.
+_EPSILONS = 1e-50, 1e5
+BUDGET = [Interval(Real, *_EPSILONS, closed="both"), Options(Real, {math.inf})]
 
 
 class _DeviceType(type):
@@ -468,6 +471,17 @@ def check_positive(value, name, *, allow_infinite=False):
 def check_epsilon(epsilon, name="epsilon", *, allow_infinite=True):
     """Return the privacy budget in nats as a float; ``np.inf`` is no noise."""
     return check_positive(epsilon, name, allow_infinite=allow_infinite)
+
+
+def check_budget(epsilon):
+    """Return the budget of a call as a float, in the range of those of estimators or ``np.inf``."""
+    epsilon = check_epsilon(epsilon)
+    if math.isfinite(epsilon) and not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
+        raise PublicValueError(
+            f"epsilon must be from {_EPSILONS[0]:g} to {_EPSILONS[1]:g}, or np.inf for no noise, "
+            f"got {epsilon:g}."
+        )
+    return epsilon
 
 
 def check_delta(delta, name="delta"):

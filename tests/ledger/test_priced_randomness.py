@@ -28,7 +28,7 @@ from sklearn_dpgen.mechanisms import (
 )
 from sklearn_dpgen.model_selection import PrivateSearchCV
 from sklearn_dpgen.ot import random_directions
-from sklearn_dpgen.smoothed import smoothed_sliced_wasserstein
+from sklearn_dpgen.smoothed import private_sliced_wasserstein, smoothed_sliced_wasserstein
 from sklearn_dpgen.utils import _random
 from sklearn_dpgen.utils._random import NoiseObserver, NoiseSource, observed_noise, torch_generator
 
@@ -49,8 +49,13 @@ def _distance(**options):
     )
 
 
+def _histograms():
+    return private_sliced_wasserstein(RECORDS, RECORDS[:9], domain=BOX, **BUDGET, level=None)
+
+
 CENTRAL = {name: _fit(case) for name, case in CASES.items()} | {
     "distance": _distance(),
+    "histograms": _histograms,
     "distance on one direction": _distance(n_projections=1),
     "distance on independent directions": _distance(n_projections=3, directions="independent"),
 }
@@ -268,7 +273,7 @@ def test_batches_of_other_generators_are_caught(name, monkeypatch):
     assert "batches" in shares_what_is_priced(CENTRAL[name])
 
 
-@pytest.mark.parametrize("name", ["moments", "sliced generator", "distance"])
+@pytest.mark.parametrize("name", ["moments", "sliced generator", "distance", "histograms"])
 def test_noise_of_other_generators_is_caught(name, monkeypatch):
     def normal(self, size):
         return torch.randn(size, generator=_random.torch_generator(None)).double().numpy()

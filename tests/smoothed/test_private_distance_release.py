@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from distance_cases import BALL, private, sample
-from scipy import stats
+from distance_cases import BALL, has_the_stated_noise, private, sample
 
 from sklearn_dpgen.accounting import (
     Bound,
@@ -57,20 +56,6 @@ def test_the_noise_is_calibrated_to_the_law_of_the_projections(k, kind):
     spent = epsilon_spent(stated.noise_multiplier, stated.delta, projections=law)
     assert 4.99 < spent <= 5
     assert epsilon_spent(stated.noise_multiplier / 2, stated.delta, projections=law) > 5
-
-
-def has_the_stated_noise(errors, scale):
-    """Whether errors are independent normals of this scale, row by row and column by column."""
-    z = errors / scale
-    n, k = z.shape
-    between = np.corrcoef(z.T)[np.triu_indices(k, 1)]
-    return (
-        abs((z**2).mean() - 1) < 5 * math.sqrt(2 / z.size)
-        and abs(z.mean()) < 5 / math.sqrt(z.size)
-        and abs(between).max() < 5 / math.sqrt(n)
-        and abs((z[1:] * z[:-1]).mean()) < 5 / math.sqrt(z.size)
-        and stats.kstest(z.ravel(), "norm").pvalue > 1e-5
-    )
 
 
 def test_the_release_has_the_stated_noise():

@@ -16,6 +16,7 @@ from sklearn_dpgen.smoothed import (
     NoisyRelease,
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
+    private_sliced_wasserstein,
     smoothed_sliced_wasserstein,
 )
 from sklearn_dpgen.smoothed._training import train_generators
@@ -116,10 +117,13 @@ def fits(tiny_generator, **options):
         "distance": lambda X: smoothed_sliced_wasserstein(
             X, np.zeros((5, 3)), domain=Ball(1.0, n_features=3), **{"epsilon": 1.0, **options}
         ),
+        "histograms": lambda X: private_sliced_wasserstein(
+            X, np.zeros((5, 3)), domain=Ball(1.0, n_features=3), **{"epsilon": 1.0, **options}
+        ),
     }
 
 
-@pytest.mark.parametrize("name", ["generator", "adapter", "distance"])
+@pytest.mark.parametrize("name", ["generator", "adapter", "distance", "histograms"])
 def test_records_that_cannot_be(tiny_generator, labelled, name):
     fit = fits(tiny_generator)[name]
     frame = pd.DataFrame(labelled.X, columns=list("abc"))
@@ -138,7 +142,7 @@ def test_records_that_cannot_be(tiny_generator, labelled, name):
 
 
 @pytest.mark.parametrize("epsilon", [1e308, 1e100, 1e6, 1e-308, 5e-324])
-@pytest.mark.parametrize("name", ["generator", "adapter", "distance"])
+@pytest.mark.parametrize("name", ["generator", "adapter", "distance", "histograms"])
 def test_budgets_beyond_the_range(tiny_generator, labelled, name, epsilon):
     rule = "epsilon.* must be (from 1e-50 to 100000, or np.inf|.* or a float among {inf})"
     with pytest.raises(ValueError, match=rule):
@@ -154,6 +158,8 @@ def test_budgets_beyond_the_range(tiny_generator, labelled, name, epsilon):
         ("adapter", 1e5),
         ("distance", 1e-40),
         ("distance", 1e5),
+        ("histograms", 1e-40),
+        ("histograms", 1e5),
     ],
 )
 def test_budgets_at_the_ends_of_the_range(tiny_generator, labelled, name, epsilon):
