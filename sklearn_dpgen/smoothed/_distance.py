@@ -88,7 +88,8 @@ class PrivateDistance:
     pvalue : float or None
         Of the hypothesis that both samples have the same distribution; with histograms only.
     interval : tuple of two float, or None
-        Interval of the distance, over the noise; with histograms only, unless ``level`` is None.
+        Interval of the distance, over the noise and the directions; with histograms only, unless
+        ``level`` is None.
     histograms : object or None
         Noisy moments and histograms, of ``private_sliced_wasserstein``.
     """
@@ -307,9 +308,10 @@ def private_sliced_wasserstein(
     sample size. With "sample", it is that of a bootstrap of Y, and approximate.
 
     **Interval.** It holds the distances at which the one that was found is not among the most
-    extreme, for distributions on a line from Y to the release. It is of the distance between the
-    two samples and for the noise alone: neither sampling of records nor the error of averaging over
-    k directions is part of it, and the latter is the larger one where few columns change in shape.
+    extreme, for distributions on a line from Y to the release, widened by a t interval of what the
+    k histograms add on average over directions. It is of the distance between the two samples, not
+    between their distributions. It is approximate: where few columns change in shape, k directions
+    may miss most of it.
 
     References
     ----------

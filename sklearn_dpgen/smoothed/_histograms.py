@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from scipy import sparse
 from scipy.fft import dct, idct
+from scipy.stats import t as student
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSums
@@ -229,6 +230,11 @@ class NoisyHistograms:
 
     def distance(self, sample, p, moments=None, shares=None, exact=False):
         """Return the sliced W_p distance to public records, without the bias of the noise."""
+        of_map, costs = self._costs(sample, p, moments, shares, exact)
+        return max(0.0, of_map + np.mean(costs)) ** (1 / p)
+
+    def _costs(self, sample, p, moments=None, shares=None, exact=False):
+        """Return the mean p-th power of an affine map, and what histograms add by direction."""
         moments = self.moments if moments is None else moments
         shares = self.shares if shares is None else shares
         scales = (0.0, 0.0) if exact else (self.moment_scale, self.share_scale)
@@ -254,7 +260,7 @@ class NoisyHistograms:
         else:
             moved = centers - own + (factors - 1) * (sample.more_projected - own)
             costs_of_map = np.abs(moved) ** p
-        return max(0.0, float(costs_of_map.mean() + np.mean(costs))) ** (1 / p)
+        return float(costs_of_map.mean()), np.array(costs)
 
     def _affine(self, sample, moments, scale):
         """Return a function of directions, to the map of public records to the moments.
@@ -397,6 +403,7 @@ class NoisyHistograms:
         """Return the distances at which the observed one is not among the most extreme.
 
         They belong to distributions on a line through that of the public records and the release.
+        The interval is widened by that of the mean of what histograms add, over directions.
         """
         worlds = [self._world(sample, p, t, level, generator) for t in _WORLDS]
         quantiles = np.array(worlds)
@@ -407,7 +414,13 @@ class NoisyHistograms:
         upper = true[i]
         if len(last) and i + 1 < len(true):
             upper += (true[i + 1] - true[i]) * (distance - low[i]) / (low[i + 1] - low[i])
-        return float(min(lower, distance)), float(max(upper, distance))
+        _, costs = self._costs(sample, p)
+        spread = 0.0
+        if len(costs) > 1:
+            quantile = student.ppf((1 + level) / 2, len(costs) - 1)
+            spread = quantile * costs.std(ddof=1) / math.sqrt(len(costs))
+        lower = max(0.0, min(lower, distance) ** p - spread) ** (1 / p)
+        return float(lower), float((max(upper, distance) ** p + spread) ** (1 / p))
 
     def _world(self, sample, p, t, level, generator):
         """Return a distance, and two quantiles of what releases with this distance have."""
