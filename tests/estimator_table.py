@@ -254,7 +254,7 @@ def _settings(estimator, sizes):
     elif "label_proportions" in names:
         for more in ({}, shares):
             yield {"classes": [0, 1]} | more, sizes
-    protects_groups = getattr(estimator, "protect_groups", False)
+    protects_groups = getattr(estimator, "protect_groups", False) is True
     if "group_sizes" in wanted and "groups" in names and not protects_groups:
         yield {"groups": None}, sizes
         yield {}, {name: value for name, value in sizes.items() if name != "group_sizes"}

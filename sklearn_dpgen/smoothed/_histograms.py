@@ -231,7 +231,7 @@ class NoisyHistograms:
     def distance(self, sample, p, moments=None, shares=None, exact=False):
         """Return the sliced W_p distance to public records, without the bias of the noise."""
         of_map, costs = self._costs(sample, p, moments, shares, exact)
-        return max(0.0, of_map + np.mean(costs)) ** (1 / p)
+        return max(0.0, of_map + float(np.mean(costs))) ** (1 / p)
 
     def _costs(self, sample, p, moments=None, shares=None, exact=False):
         """Return the mean p-th power of an affine map, and what histograms add by direction."""
