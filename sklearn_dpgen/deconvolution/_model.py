@@ -50,6 +50,8 @@ def near_zero(mechanism):
         return mechanism, 0.0
     moved = copy.copy(mechanism)
     moved.domain_ = _moved(mechanism.domain_, shift)
+    if np.ndim(getattr(moved, "_center", 0.0)) == 1:
+        moved._center = moved._center - shift
     return moved, shift
 
 

@@ -148,6 +148,8 @@ class _AdditiveMechanism(_ArrayMechanism):
         scale, releases, delta = self._price(sensitivity)
         # Rounded up, so that the quotient by the width is not below the scale that was priced.
         self.scale_ = np.nextafter(scale * self._width, np.inf) if per_feature and scale else scale
+        if not np.isfinite(self.scale_).all():
+            raise PublicValueError("domain must be smaller: the noise scale is not finite.")
         self._check_reach(unit_domain, scale)
         spread = math.sqrt(2) * scale if self._kind == "laplace" else scale
         is_exact = self._certified or scale == 0

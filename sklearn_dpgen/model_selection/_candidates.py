@@ -156,11 +156,11 @@ def calibrated(estimator, parameters, run, *, random_state, **sizes):
     PublicTypeError, PublicValueError
         The estimator has no ``epsilon``, or no budget is small enough.
     """
-    candidate = seeded(estimator, random_state)
-    # Records are split once, so all candidates protect what the estimator protects.
+    candidate = seeded(estimator, random_state).set_params(**parameters)
+    # Records are split once, so all candidates protect what the estimator protects. Parameters may
+    # have replaced a step.
     if getattr(last_step(candidate), "protect_groups", None) == "auto":
         last_step(candidate).set_params(protect_groups=protects_groups(estimator))
-    candidate.set_params(**parameters)
     for name, value in _TAKEN_AWAY.items():
         candidate.set_params(**dict.fromkeys(named_parameters(candidate, name), value))
     budgets = private_parameters(candidate, "epsilon")

@@ -37,6 +37,8 @@ _LEAST_DISTANCE = 1e-3
 # Half of the width of the box, and of the one where the second mean is taken, in units of the
 # geometric mean of the distances: 2.1 standard deviations of a normal distribution.
 _REACH = 4.0
+# Half of the width of a box, relative to a feature's distance from 0, is at least this much.
+_PRECISION = 4e3 * np.finfo(float).eps
 
 
 class DPSlicedWassersteinFairRegressor(
@@ -365,8 +367,11 @@ class DPSlicedWassersteinFairRegressor(
             noise = 2 * ball.radius * measured.noise(scale, shares)
             return shares @ means, np.linalg.norm(shares * noise)
 
-        low, high = located_box(mean, declared.n_features)
-        return Box(middle + half * low, middle + half * high)
+        # Narrower boxes are too far from 0, relative to their width, for double precision.
+        least = _PRECISION * (declared.n_features + 9) * abs(middle) / half
+        low, high = located_box(mean, declared.n_features, np.minimum(least, 1))
+        ends = (middle + half * end for end in (low, high))
+        return Box(*(end.clip(declared.low, declared.high) for end in ends))
 
     def _residuals(self, module, outputs, targets):
         outputs = outputs.detach().requires_grad_()
@@ -444,7 +449,7 @@ def _head(domain):
     return DomainHead(standardize_domain(domain, ball.center, ball.radius))
 
 
-def located_box(mean, n_outputs):
+def located_box(mean, n_outputs, least=0.0):
     """Return the ends, in [-1, 1], of a box that holds most values, from noisy means.
 
     Parameters
@@ -453,6 +458,8 @@ def located_box(mean, n_outputs):
         Maps a ball, and a function of the values, to the mean of the function projected on the
         ball, and to the standard deviation of its noise.
     n_outputs : int
+    least : float or ndarray of shape (n_outputs,)
+        Smallest half of the width of the box.
 
     Returns
     -------
@@ -473,7 +480,7 @@ def located_box(mean, n_outputs):
 
         lengths, noise = mean(logarithms, distances)
         # Rather too wide than too narrow, as far as the noise goes.
-        reach = np.minimum(_REACH * np.exp(lengths + noise), 2)
+        reach = np.clip(_REACH * np.exp(lengths + noise), least, 2)
     return (middle - reach).clip(-1, 1), (middle + reach).clip(-1, 1)
 
 

@@ -215,6 +215,20 @@ def test_candidates_protect_what_the_estimator_protects(seen, estimator, grid, p
     assert alone == {True, False}
 
 
+def test_a_step_that_is_replaced_protects_what_the_estimator_protects(seen):
+    steps = [("scale", Binarizer(threshold=-9)), ("learn", watched(max_gap=0.1))]
+    pipeline = Pipeline(steps)
+    with sklearn.config_context(enable_metadata_routing=True):
+        for _, step in steps[1:]:
+            step.set_fit_request(sensitive_features=True)
+        other = watched(alpha=0.3).set_fit_request(sensitive_features=True)
+        search = PrivateSearchCV(pipeline, {"learn": [steps[1][1], other]}, n_runs=20)
+        search.set_params(random_state=0).fit(X, Y, sensitive_features=SIDE)
+    fits = [fit for *_, fit, _ in seen]
+    assert {fit.max_gap for fit in fits} == {0.1, None}
+    assert {fit.privacy_.shared for fit in fits} == {()}
+
+
 def test_public_rows_are_scored_with_their_groups():
     public = make_biased_labels(200, random_state=1)
     grid = {"min_ratio": [0.2, 1.0]}

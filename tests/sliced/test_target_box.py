@@ -9,8 +9,12 @@ from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.sliced import ClippedGradient, DPSlicedWassersteinFairRegressor
 from sklearn_dpgen.sliced._regressor import located_box
+from sklearn_dpgen.utils._random import ROUNDING
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyGradientsWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn_dpgen.exceptions.NoisyGradientsWarning",
+    "ignore:sensitive_features is absent:UserWarning",
+)
 
 
 class Values(np.ndarray):
@@ -131,10 +135,48 @@ def test_without_a_projection_a_record_would_move_them_further(monkeypatch, tabl
 
 def test_releases_before_the_steps_are_in_the_plan(table):
     for domain, n_located in (((-2, 2), 8), (Ball(2.0, n_features=1), 0)):
-        model = fits(alpha=0.0, y_domain=domain, training=Training(max_iter=70))
+        model = fits(alpha=0.0, epsilon=1.0, y_domain=domain, training=Training(max_iter=70))
         report = model.fit(table.X, table.y).privacy_
         assert report.n_releases == 70 + n_located
         assert report == model.plan(41, 3)
+        # Four weights, and the mean of the one stratum, are rounded at most.
+        n_values = 4 + bool(n_located)
+        assert report.rounding == pytest.approx(report.n_releases * n_values * ROUNDING)
+
+
+def test_the_box_allows_for_noise(monkeypatch, table):
+    """Two fits are told the same; the one that knows of more noise has the wider box."""
+    widths = []
+    for epsilon in (np.inf, 1000.0):
+        with monkeypatch.context() as patch:
+            patch.setattr(StratifiedGaussianRun, "release", _told_nothing)
+            model = fits(alpha=0.0, epsilon=epsilon).fit(table.X, table.y)
+        widths.append((model.y_domain_.high - model.y_domain_.low).item())
+    assert 1.0001 * widths[0] < widths[1] < 4
+
+
+def _told_nothing(self, value):
+    self._is_drawn = False
+    return np.zeros_like(value)
+
+
+def test_groups_count_by_their_sizes():
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(1, 0.1, 380), rng.normal(-1.5, 0.1, 20)])
+    X, a = rng.normal(size=(400, 2)), np.repeat(["a", "b"], [380, 20])
+    one, two = (
+        fits(alpha=0.0).fit(X, y, sensitive_features=groups).y_domain_ for groups in (a, None)
+    )
+    np.testing.assert_allclose([one.low, one.high], [two.low, two.high], rtol=1e-9)
+
+
+@pytest.mark.parametrize("bounds", [(1e12 - 1, 1e12 + 1), (0.1, 0.7)])
+def test_the_box_is_within_bounds_that_are_far_from_0(bounds):
+    y = np.full(50, np.mean(bounds))
+    model = fits(alpha=0.0, y_domain=bounds).fit(np.arange(100.0).reshape(50, 2) / 100, y)
+    assert bounds[0] <= model.y_domain_.low < model.y_domain_.high <= bounds[1]
+    predicted = model.predict(1e9 * np.ones((2, 2)) * [[1], [-1]])
+    assert bounds[0] <= predicted.min() <= predicted.max() <= bounds[1]
 
 
 def wages(n, seed=0):

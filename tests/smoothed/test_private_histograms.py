@@ -18,6 +18,7 @@ from sklearn_dpgen.ot import random_directions, sliced_wasserstein
 from sklearn_dpgen.smoothed import _distance, _histograms, private_sliced_wasserstein
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
+pytestmark = pytest.mark.filterwarnings("ignore:Y has too few rows:UserWarning")
 BALL = Ball(2.0, n_features=3)
 # Largest change of the moments of a record in the unit ball, at weight 1 of second moments.
 MOMENTS = math.sqrt(2 + 2 + 0.5)
@@ -91,7 +92,7 @@ def test_a_record_moves_each_release_by_its_sensitivity_at_most(vectors):
 
 def test_a_record_on_the_edge_of_a_cell_is_in_one_cell(vectors):
     line = Box(-1.0, 1.0, n_features=1)
-    edge = private(np.zeros((9, 1)), sample(40, d=1), domain=line).histograms.edges[0, 3]
+    edge = private(np.zeros((9, 1)), sample(40, d=1), domain=line).histograms.edges[0, 1]
     for value in (edge, np.nextafter(edge, 1), np.nextafter(edge, -1)):
         vectors.clear()
         private(np.full((9, 1), value), sample(40, d=1), domain=line)
@@ -163,7 +164,7 @@ def separation(n_fits, epsilon=4.0):
     The attacker knows both tables, the directions and the cells, and weighs all values by their
     expected difference.
     """
-    X, Y = sample(20), sample(40, seed=1)
+    X, Y = sample(20), sample(200, seed=1)
     tables = []
     for record in worst_pair(BALL):
         X[4] = record
@@ -396,7 +397,7 @@ def test_few_and_many_features(d):
 
 
 def test_more_cells_where_there_is_less_noise():
-    X, Y = sample(300), sample(200, seed=1)
+    X, Y = sample(300), sample(400, seed=1)
     cells = [private(X, Y, epsilon=e).histograms.n_cells for e in (0.1, 20.0, 1000.0, np.inf)]
     assert cells == sorted(cells)
     assert cells[-1] == 32
@@ -405,11 +406,36 @@ def test_more_cells_where_there_is_less_noise():
 
 def test_degenerate_samples():
     point = np.zeros((5, 3))
-    for X, Y in ((point, point), (sample(5), point), (point, sample(1)), (sample(1), sample(6))):
+    for X, Y in ((point, point), (sample(5), point), (point, sample(5)), (sample(1), sample(6))):
         result = private(X, Y, level=0.9, n_draws=3)
         assert math.isfinite(result.distance)
         assert 0 < result.pvalue <= 1
         assert all(map(math.isfinite, result.interval))
+
+
+@pytest.mark.parametrize("reference", ["sample", "population"])
+@pytest.mark.parametrize("d", [1, 2])
+def test_equal_records_without_noise_are_ties(d, reference):
+    X = np.full((200, d), 0.1)
+    options = {"domain": Ball(4.0, n_features=d), "epsilon": np.inf, "n_draws": 39}
+    assert private(X, X, reference=reference, **options).pvalue == 1
+    assert private(X, X + 0.1, reference=reference, **options).pvalue == 1 / 40
+
+
+def test_few_public_rows_have_no_pvalue():
+    X, Y = sample(400), sample(60, seed=1)
+    with pytest.warns(UserWarning, match="Y has too few rows, 60, for a p-value"):
+        assert private(X, Y).pvalue is None
+    assert private(X, Y, reference="population").pvalue is not None
+    assert private(sample(50), Y).pvalue is not None
+    # Automatic cells have ten rows each.
+    with pytest.warns(UserWarning, match="too few rows"):
+        assert private(X, Y, epsilon=100.0).histograms.n_cells == 6
+
+
+def test_a_domain_whose_squares_overflow_is_refused():
+    with pytest.raises(ValueError, match="domain must have a radius of at most"):
+        private(sample(9), sample(9), domain=Ball(1e200, n_features=3))
 
 
 def test_the_result_is_frozen_and_may_be_shown():
