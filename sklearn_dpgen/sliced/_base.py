@@ -301,7 +301,7 @@ class SlicedEstimator(TrainedEstimator):
         norms : dict of str to float
             Largest possible norm of the mean gradient of each term of the objective.
         n_measured : int
-            Number of entries of a release besides the gradient.
+            Number of released values besides those of gradients, at most.
         measurements : int
             Number of releases besides those of gradients.
         **fields
@@ -314,7 +314,7 @@ class SlicedEstimator(TrainedEstimator):
         events = (Event("gradients", n_steps),)
         if measurements:
             events += (Event("group_means", measurements),)
-        n_rounded = mechanism.n_releases * (n_values + n_measured)
+        n_rounded = n_steps * n_values + n_measured
         rounding = n_rounded * ROUNDING if mechanism.noise_scale else 0.0
         report = PrivacyReport(
             name=type(self).__name__,

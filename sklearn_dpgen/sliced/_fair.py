@@ -381,11 +381,9 @@ class FairEstimator(SlicedEstimator):
         if message is not None:
             warn_user(message, SmallGroupWarning)
         task, penalty = objective.largest_gradients()
-        n_measured, measurements = 0, n_located
-        if n_located:
-            n_measured = len(strata.sizes) * ball.n_features
+        n_measured, measurements = n_located * len(strata.sizes) * ball.n_features, n_located
         if targeted is not None:
-            n_measured = max(n_measured, targeted.n_measured)
+            n_measured += (self._training.max_iter + targeted.measurements) * targeted.n_measured
             measurements += targeted.measurements
         report = self._report(
             mechanism,

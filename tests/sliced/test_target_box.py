@@ -139,9 +139,8 @@ def test_releases_before_the_steps_are_in_the_plan(table):
         report = model.fit(table.X, table.y).privacy_
         assert report.n_releases == 70 + n_located
         assert report == model.plan(41, 3)
-        # Four weights, and the mean of the one stratum, are rounded at most.
-        n_values = 4 + bool(n_located)
-        assert report.rounding == pytest.approx(report.n_releases * n_values * ROUNDING)
+        # Four weights of each step, and a mean of the one stratum, are rounded.
+        assert report.rounding == pytest.approx((70 * 4 + n_located) * ROUNDING)
 
 
 def test_the_box_allows_for_noise(monkeypatch, table):
