@@ -61,6 +61,8 @@ CHOICE_SETTINGS = (
     *((1e-6, 8), (1e-6, 16), (0.2, 8), (0.2, 16), (0.35, 8), (0.35, 16), (0.5, 8), (0.5, 16)),
 )
 ACCURACY = (2, 3, 5, 10)
+FEW_ROWS = (1, 100, 3000), (2, 100, 2000), (2, 320, 2000), (5, 300, 3000)
+LEVELS = 0.05, 0.1
 ACCURACY_CHANGES = (
     *(("none", 0.0), ("shift", 0.1), ("shift", 0.5), ("scale", 0.2), ("correlation", 0.2)),
     ("normal records", 0.2),
@@ -274,6 +276,22 @@ def errors(X, Y, epsilon, seed, true):
     ]
 
 
+def null_rows(repeat):
+    """Return how often tests of equal normal samples reject, with few public rows."""
+    rows = []
+    for d, m, n in FEW_ROWS:
+        pvalues = []
+        for seed in range(repeat):
+            rng = np.random.default_rng(seed)
+            X, Y = rng.normal(size=(n, d)), rng.normal(size=(m, d))
+            pvalues.append(ours(X, Y, 5, seed, n_draws=39, level=None).pvalue)
+        rates = {
+            f"rejected at {level:g}": float(np.mean(np.array(pvalues) <= level)) for level in LEVELS
+        }
+        rows.append({"d": d, "public rows": m, "n": n, "epsilon": 5, "trials": repeat} | rates)
+    return rows
+
+
 def summary(d, change, size, epsilon, values):
     row = {"table": "flights", "d": d, "n": N_ACCURACY, "epsilon": epsilon}
     row |= {"change": change, "size": size, "seeds": len(values)}
@@ -288,7 +306,7 @@ def summary(d, change, size, epsilon, values):
 def main():
     """Run one part, or all, and store the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=("choice", "power", "accuracy"), default=None)
+    parser.add_argument("--part", choices=("choice", "power", "accuracy", "null"), default=None)
     parser.add_argument("--case", type=int, default=None, help="a single case of power or errors")
     parser.add_argument("--repeat", type=int, default=60, help="trials of a power")
     parser.add_argument("--seeds", type=int, default=4, help="samples of an error")
@@ -299,6 +317,8 @@ def main():
     if args.part in (None, "power"):
         cases = POWER if args.case is None else [POWER[args.case]]
         stored("private_distance_power", power_rows(cases, args.repeat, CHANGES))
+    if args.part in (None, "null"):
+        record("private_distance_null", null_rows(args.repeat))
     if args.part in (None, "accuracy"):
         widths = ACCURACY if args.case is None else [ACCURACY[args.case]]
         stored("private_distance_accuracy", accuracy_rows(widths, args.seeds))

@@ -111,14 +111,20 @@ def has_columns(mechanism):
 
     Those are boxes and tables with columns in an order; points of a ball have no columns.
     """
-    domain = getattr(mechanism, "domain_", None)
-    factors = domain.domains if isinstance(domain, Product) else [domain]
     if isinstance(mechanism, TabularMechanism):
         is_table = not any(map(_is_unordered, mechanism.encoder_.columns_.values()))
     else:
-        is_additive = isinstance(mechanism, LaplaceMechanism | GaussianMechanism)
-        is_table = is_additive and all(isinstance(factor, Box) for factor in factors)
+        is_table = _is_additive_in(mechanism, Box)
     return is_table and mechanism.n_features_in_ > 1
+
+
+def _is_additive_in(mechanism, kinds):
+    """Return whether a mechanism adds noise in a domain of these kinds, or in a product of them."""
+    if not isinstance(mechanism, LaplaceMechanism | GaussianMechanism):
+        return False
+    domain = mechanism.domain_
+    factors = domain.domains if isinstance(domain, Product) else [domain]
+    return all(isinstance(factor, kinds) for factor in factors)
 
 
 def _is_unordered(column):
@@ -148,9 +154,7 @@ def released_columns(mechanism):
     if isinstance(mechanism, TabularMechanism):
         return _table_columns(mechanism)
     domain = mechanism.domain_
-    factors = domain.domains if isinstance(domain, Product) else [domain]
-    is_additive = isinstance(mechanism, LaplaceMechanism | GaussianMechanism)
-    if not is_additive or not all(isinstance(factor, Box | Ball) for factor in factors):
+    if not _is_additive_in(mechanism, Box | Ball):
         raise PublicValueError(
             "dependence='copula' needs numbers with additive noise in boxes or balls, or a "
             f"TabularMechanism, got {type(mechanism).__name__} on {domain!r}. Use "

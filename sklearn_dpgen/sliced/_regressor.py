@@ -29,7 +29,7 @@ from sklearn_dpgen.utils._validation import check_array, check_count, fit_contex
 __all__ = ["DPSlicedWassersteinFairRegressor"]
 
 # Before its steps a fit releases means of the targets and of the logarithms of their distances from
-# it, and both once more, where the first two say. This and the next three were chosen on wages
+# it, and both once more, in the box that the first two give. The next two were chosen on wages
 # (cps1988, cpssw8, psid7682, wage).
 _N_LOCATED = 4
 # Distances are at least this, in units of half the width of the declared box.
@@ -37,7 +37,7 @@ _LEAST_DISTANCE = 1e-3
 # Half of the width of the box, and of the one where the second mean is taken, in units of the
 # geometric mean of the distances: 2.1 standard deviations of a normal distribution.
 _REACH = 4.0
-# Half of the width of a box, relative to a feature's distance from 0, is at least this much.
+# Half of the width of a box, relative to its distance from 0, is at least this much.
 _PRECISION = 4e3 * np.finfo(float).eps
 
 
@@ -63,8 +63,8 @@ class DPSlicedWassersteinFairRegressor(
         The public set of the targets and predictions: a Box or a Ball, with a feature for each
         output; or the bounds ``(low, high)`` of a box, numbers or arrays; or a function of
         ``n_features`` that returns a domain. Targets outside are silently projected on it, because
-        a warning would depend on private records. Bounds of a box may be far too wide: the fit
-        first places a box within them, of which predictions are, by releases of its own.
+        a warning would depend on private records. Bounds of a box may be far too wide: by releases
+        of its own, the fit first places a narrower box within them, in which predictions lie.
     penalty : {"demographic_parity"}, default="demographic_parity"
         Equalized odds needs discrete targets: use the classifier.
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None

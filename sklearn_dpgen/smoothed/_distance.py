@@ -60,7 +60,7 @@ _CELL_RATIO = 0.6
 # Squares and their sums are finite.
 _LARGEST_RADIUS = 1e100
 # Public records that a cell, and a moment, need for a test that resamples them. With 5 for a moment
-# and 20 times as many private records, a fifth of the tests at level .05 rejected; with these, .04
+# and 20 times as many private records, a fifth of the tests at level .05 rejected; with these, .05
 # to .08.
 _ROWS_PER_CELL, _ROWS_PER_MOMENT = 10, 15
 _CAVEATS = ("free_distances", "earlier_fits", "compared_samples", "floating_point")
