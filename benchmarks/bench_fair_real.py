@@ -29,6 +29,9 @@ hardly in their means; 20000 simulated records, three seeds, on the records of t
 the declared ones by factors, beside the same regressor in a ball, where nothing is placed, and the
 cheapest rival, a ridge regression on noisy second moments. Three splits, epsilon 1.
 
+``--part weights``: fits of few records without a penalty, with the weight that "auto" takes, with
+1/2, and with a target; wages, German credit by age and 2000 records of Adult by sex.
+
 ``--part sliced``: predictions of three numbers of Adult, moved to a sliced barycentre of groups: by
 maps of the columns, and then of 1, 3 or 7 random rotations of them, each from noisy counts. Three
 splits; ridge regression without noise within.
@@ -85,6 +88,7 @@ PARTS = (
     "bounds",
     "means",
     "sliced",
+    "weights",
 )
 IMAGES = Path(__file__).parents[1] / "doc" / "images"
 ALPHAS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.9)
@@ -493,6 +497,42 @@ def bounds_of_targets(epsilon=1.0, delta=1e-5):
     return rows
 
 
+def weights_of_penalty(delta=1e-5):
+    """Return what weights of the penalty, and a target, give with few records."""
+    adult, rows = TASKS["Adult by sex"](), []
+    some = np.random.default_rng(0).permutation(len(adult.y))[:12_000]
+    tables = [("German by age", *german_by_age(), None, None)]
+    tables += [("Adult by sex", adult.X[some], adult.y[some], adult.a[some], None, 2000)]
+    wages = ("RetSchool by race", "SLID by sex")
+    tables += [(*table, None) for table in target_wages() if table[0] in wages]
+    for table, X, y, a, bounds, n_fit in tables:
+        is_number = bounds is not None
+        kind = DPSlicedWassersteinFairRegressor if is_number else DPSlicedWassersteinFairClassifier
+        options = {"y_domain": bounds} if is_number else {"classes": [0, 1]}
+        target = {"max_gap": 0.02 * np.ptp(bounds)} if is_number else {"min_ratio": 0.9}
+        fits = {"no penalty": {"alpha": 0.0}, "auto": {}, "half": {"alpha": 0.5}, "target": target}
+        for epsilon, (name, parameters), seed in itertools.product(
+            STEP_EPSILONS, fits.items(), range(3)
+        ):
+            X_fit, X_test, y_fit, y_test, a_fit, a_test = split(seed, X, y, a)
+            X_fit, y_fit, a_fit = (array[:n_fit] for array in (X_fit, y_fit, a_fit))
+            model = kind(**parameters, **options, epsilon=epsilon, delta=delta, random_state=seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(X_fit, y_fit, sensitive_features=a_fit)
+            predicted = model.predict(X_test)
+            means = pd.Series(predicted / (np.ptp(bounds) if is_number else 1))
+            key = {"table": table, "model": name, "epsilon": epsilon, "seed": seed}
+            rows.append(key | {"gap": float(np.ptp(means.groupby(a_test).mean()))})
+            rows[-1]["weight"] = model.alpha_
+            if is_number:
+                rows[-1]["R2"] = float(r2_score(y_test, predicted))
+            else:
+                rows[-1]["accuracy"] = float((predicted == y_test).mean())
+        print(table, flush=True)
+    return rows
+
+
 def moved_by_slices(P, codes, P_test, test_codes, n_rotations, mu, rng):
     """Return test points moved by maps of columns, and of further rotations, from noisy counts.
 
@@ -593,13 +633,16 @@ def removed_means(table, X, y, a, n_columns, epsilon=1.0, delta=1e-5):
     return rows
 
 
-def summarize(rows):
-    """Return the mean and the standard deviation over seeds."""
+def summarize(rows, worst=()):
+    """Return means and standard deviations over seeds, and the worst of some columns."""
     frame = pd.DataFrame(rows).drop(columns="seed")
     names = ["table", "learner", "model", "epsilon", "parameter"]
     groups = frame.groupby([name for name in names if name in frame], sort=False)
     means, spreads = groups.mean(), groups.std().add_suffix(" sd")
-    return means.join(spreads).dropna(axis=1, how="all").reset_index().to_dict("records")
+    found = means.join(spreads)
+    if worst:
+        found = found.join(groups[[*worst]].min().add_prefix("worst "))
+    return found.dropna(axis=1, how="all").reset_index().to_dict("records")
 
 
 def plot(adult_rows, rand_rows):
@@ -643,7 +686,7 @@ def main():
     )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--name", default="fair_steps", help="name of the results of barycentres")
-    parser.add_argument("--wages", action="store_true", help="measure targets of wages alone anew")
+    parser.add_argument("--wages", action="store_true", help="measure linear fits of wages anew")
     args = parser.parse_args()
     if args.part == "means":
         rows = []
@@ -668,6 +711,11 @@ def main():
         rows = summarize(bounds_of_targets())
         record("fair_bounds", rows, {"splits": 3, "test share": 0.3, "delta": 1e-5})
         return
+    if args.part == "weights":
+        rows = weights_of_penalty()
+        settings = {"splits": 3, "test share": 0.3, "delta": 1e-5}
+        record("fair_weights", summarize(rows, worst=("R2", "accuracy")), settings)
+        return
     if args.part == "spreads":
         record("fair_spreads", summarize(spreads()), {"records": 20_000, "seeds": 3})
         return
@@ -690,11 +738,13 @@ def main():
         record("fair_targets", rows, {"splits": 3, "test share": 0.3, "delta": 1e-5})
         return
     if args.part == "barycentres":
-        rows = [
-            row
-            for (table, *parts), learner in itertools.product(step_tables(), LEARNERS)
-            for row in summarize(steps(table, learner, *parts))
-        ]
+        former, cases = [], itertools.product(step_tables(), LEARNERS)
+        if args.wages:
+            former = json.loads((RESULTS / f"{args.name}.json").read_text())["rows"]
+            former = [r for r in former if "accuracy" in r or r["learner"] == "rows"]
+            cases = [(t, one) for t, one in cases if t[0] in REGRESSIONS and one == "gradients"]
+        measured = [summarize(steps(table, one, *parts)) for (table, *parts), one in cases]
+        rows = former + sum(measured, [])
         record(args.name, rows, {"splits": 3, "seeds": 2, "test share": 0.3})
         return
     seeds = range(args.seeds)

@@ -37,9 +37,9 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
 
     Parameters
     ----------
-    alpha : float, default=0.5
-        Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the labels. Not read with a
-        target.
+    alpha : float or "auto", default="auto"
+        Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the labels. "auto" is 1/2, or
+        less where its noise would cost the task (:ref:`fair_alpha`). Not read with a target.
     max_gap : float or None, default=None
         Target: the largest difference of two groups' rates of decisions for a class. The weights of
         a linear model are then kept where the groups are as similar as that, by mean features and
@@ -89,6 +89,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
 
     Attributes
     ----------
+    alpha_ : float
+        The weight of the penalty; 0 with a target, or without groups.
     module_ : torch.nn.Module
         The network, in double precision. It maps (n, n_features) to the probabilities of the
         second of two classes, (n, 1), or of all classes, (n, n_classes).
@@ -192,7 +194,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
 
     def __init__(
         self,
-        alpha: float = 0.5,
+        alpha: float | str = "auto",
         *,
         max_gap: float | None = None,
         min_ratio: float | None = None,

@@ -80,14 +80,116 @@ _TOLERATED_FACTOR = 2.0
 _WEAK = 0.5
 # Largest alpha to advise: beyond it little of the task is left.
 _LARGEST_REMEDY = 0.95
+# "auto" takes the largest alpha up to this whose noise is tolerated, or at most so much larger than
+# that of a fit without the penalty. Both were chosen on wages, visits and votes (cps1988, cpssw8,
+# wage, psid7682, nmes1988, fertility).
+_LARGEST_ALPHA = 0.5
+_MORE_NOISE = 1.1
+
+
+def relative_noise(noise_scale, task, n_features, n_steps):
+    """Return the noise of a fit on the weights of an output, relative to the task's gradient.
+
+    After T steps the mean of all gradients has noise σ / √T per parameter, and σ √((d + 1) / T) on
+    the d weights and the intercept of an output.
+
+    Parameters
+    ----------
+    noise_scale : float
+        σ, of a step.
+    task : float
+        Largest norm of the gradient of the task, (1 - alpha) C.
+    n_features, n_steps : int
+
+    Returns
+    -------
+    float
+    """
+    noise = noise_scale * math.sqrt((n_features + 1) / n_steps)
+    return noise / task if task > 0 else math.inf
+
+
+def penalty_ratio(objective, batch_sizes):
+    """Return the sensitivity of the penalty over that of the task, the largest of the strata.
+
+    With weight alpha the noise relative to the gradient of the task is at most 1 + r alpha /
+    (1 - alpha) times that without the penalty, for this ratio r.
+    """
+    task, penalty = (replace(objective, alpha=a).sensitivities(batch_sizes) for a in (0.0, 1.0))
+    return max(one / other for one, other in zip(penalty, task, strict=True))
+
+
+def tolerated_alpha(noise, ratio):
+    """Return the weight of the penalty that "auto" stands for.
+
+    Parameters
+    ----------
+    noise : float
+        :func:`relative_noise` of a fit without the penalty.
+    ratio : float
+        :func:`penalty_ratio`.
+
+    Returns
+    -------
+    float
+    """
+    if noise == 0:
+        return _LARGEST_ALPHA
+    more = max(_TOLERATED_NOISE / noise, _MORE_NOISE) - 1
+    return min(_LARGEST_ALPHA, more / (more + ratio))
+
+
+def faint_penalty_message(objective, noise, of_group=""):
+    """Return a warning about a penalty to which noise leaves little weight.
+
+    Parameters
+    ----------
+    objective : FairObjective
+        With the weight of "auto".
+    noise : float
+        :func:`relative_noise` of a fit with the largest weight of "auto".
+    of_group : str
+        A sentence about a group that increases this noise.
+
+    Returns
+    -------
+    str
+    """
+    task, penalty = objective.largest_gradients()
+    n_samples = sum(objective.strata.sizes)
+    return (
+        f"With this noise alpha='auto' is {objective.alpha:.2g}: the gradient of the penalty has "
+        f"norm at most {penalty:.2g}, and that of the task up to {task:.2g}, so the outputs hardly "
+        f"depend on the penalty. {of_group}About {n_samples * noise / _TOLERATED_NOISE:.0f} "
+        f"records allow alpha={_LARGEST_ALPHA}, got {n_samples}. Raise epsilon, or set a target, "
+        "max_gap, which adds less noise."
+    )
+
+
+def evened_sensitivities(strata, batch_sizes, sensitivities):
+    """Return the largest sensitivities that strata can declare at hardly any more noise.
+
+    The noise is that of the worst stratum. A stratum of another sampling rate needs about as much
+    for a sensitivity that is smaller by the ratio of the rates.
+
+    Parameters
+    ----------
+    strata : Strata
+    batch_sizes : sequence of int
+    sensitivities : sequence of float
+
+    Returns
+    -------
+    list of float
+        Each is at least that given.
+    """
+    rates = np.divide(batch_sizes, strata.sizes)
+    allowed = np.asarray(sensitivities) * np.minimum(1.0, rates / rates[:, None])
+    return [*map(float, allowed.max(axis=1))]
 
 
 def noise_message(objective, mechanism, groups, n_features, n_steps, targeted=None):
     """Return a warning about the noise of a fit, or None if it hardly affects the task.
-
-    After T steps the mean of all gradients has noise σ / √T per parameter, and σ √((d + 1) / T) on
-    the d weights and the intercept of an output. The gradient of the task has norm at most
-    (1 - alpha) C.
 
     Parameters
     ----------
@@ -107,7 +209,7 @@ def noise_message(objective, mechanism, groups, n_features, n_steps, targeted=No
     strata, task = objective.strata, (1 - objective.alpha) * objective.task_clip
     if not strata.pairs or (objective.alpha == 0 and targeted is None) or task == 0:
         return None
-    noise = mechanism.noise_scale * math.sqrt((n_features + 1) / n_steps) / task
+    noise = relative_noise(mechanism.noise_scale, task, n_features, n_steps)
     if noise <= _TOLERATED_NOISE:
         return None
     kept = 1 / (1 + (noise / _HALVING_NOISE) ** 2)
@@ -340,7 +442,7 @@ class FairEstimator(SlicedEstimator):
         Plan
             Its details are a :class:`Descent`.
         """
-        if not strata.pairs and (self.alpha > 0 or self._target() is not None):
+        if not strata.pairs and (self.alpha != 0 or self._target() is not None):
             reason, hint = "sensitive_features has no pair of groups to compare", ""
             if not strata.cells:
                 reason = "sensitive_features is absent"
@@ -351,8 +453,10 @@ class FairEstimator(SlicedEstimator):
             what = "penalty, as with alpha=0" if self._target() is None else "target"
             warn_user(f"{reason}: fitting without the {what}.{hint}", UserWarning)
         settings, target = self._gradient, self._target() if strata.pairs else None
+        is_auto = self.alpha == "auto"
+        alpha = 0.0 if is_auto else self.alpha
         objective = FairObjective(
-            alpha=self.alpha if strata.pairs and target is None else 0.0,
+            alpha=alpha if strata.pairs and target is None else 0.0,
             strata=strata,
             task_clip=settings.task_clip,
             jacobian_clip=settings.jacobian_clip,
@@ -363,15 +467,23 @@ class FairEstimator(SlicedEstimator):
             reference=reference,
         )
         batch_sizes, n_samples = strata.batch_sizes(settings.batch_fraction), sum(strata.sizes)
+        if groups is None:
+            groups = range(n_samples) if self.groups is None else check_groups(self.groups)
+        if is_auto and strata.pairs and target is None:
+            objective = self._with_tolerated_alpha(
+                objective, batch_sizes, n_features, groups, n_located
+            )
         sensitivities, targeted = objective.sensitivities(batch_sizes), None
+        if n_located:
+            # What is released of targets before the steps has all the sensitivity that the noise
+            # of the worst stratum allows.
+            sensitivities = evened_sensitivities(strata, batch_sizes, sensitivities)
         if target is None:
             mechanism = self._price(strata, sensitivities, n_samples, n_located)
         else:
             targeted, mechanism = self._targeted(
                 target, objective, outcome_ball, sensitivities, n_features, n_located
             )
-        if groups is None:
-            groups = range(n_samples) if self.groups is None else check_groups(self.groups)
         message = noise_message(
             objective, mechanism, groups, n_features, self._training.max_iter, targeted
         )
@@ -407,6 +519,31 @@ class FairEstimator(SlicedEstimator):
     def _target(self):
         """Return what is asked of the mean outcomes of groups, or None."""
 
+    def _with_tolerated_alpha(self, objective, batch_sizes, n_features, groups, n_located):
+        """Return the objective with the weight of "auto", and warn where it is next to nothing."""
+
+        def price(objective):
+            sensitivities = objective.sensitivities(batch_sizes)
+            return self._quiet_price(objective.strata, sensitivities, n_located)
+
+        size = n_features, self._training.max_iter
+        noise = relative_noise(price(objective).noise_scale, objective.task_clip, *size)
+        ratio = penalty_ratio(objective, batch_sizes)
+        objective = replace(objective, alpha=tolerated_alpha(noise, ratio))
+        task, penalty = objective.largest_gradients()
+        if objective.alpha < _LARGEST_ALPHA and penalty < _WEAK * task:
+            half = replace(objective, alpha=_LARGEST_ALPHA)
+            of_group = _small_group_message(half, price(half), groups)
+            message = faint_penalty_message(objective, noise * (1 + ratio), of_group)
+            warn_user(message, NoisyGradientsWarning)
+        return objective
+
+    def _quiet_price(self, strata, sensitivities, n_measurements):
+        """Return the mechanism of a fit without warnings, as the price that is chosen warns."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self._price(strata, sensitivities, sum(strata.sizes), n_measurements)
+
     def _targeted(self, target, objective, ball, tasks, n_features, n_located):
         """Return the target with what is released for it, and the mechanism of all releases.
 
@@ -430,15 +567,11 @@ class FairEstimator(SlicedEstimator):
                 measured,
                 self._training.max_iter,
             )
-            with warnings.catch_warnings():
-                # The price that is chosen warns.
-                warnings.simplefilter("ignore")
-                n_measurements = targeted.measurements + n_located
-                mechanism = self._price(
-                    strata, targeted.sensitivities, sum(strata.sizes), n_measurements
-                )
-            noise = mechanism.noise_scale * math.sqrt((n_features + 1) / targeted.n_steps)
-            if noise <= _TOLERATED_NOISE * objective.task_clip:
+            n_measurements = targeted.measurements + n_located
+            mechanism = self._quiet_price(strata, targeted.sensitivities, n_measurements)
+            size = n_features, targeted.n_steps
+            noise = relative_noise(mechanism.noise_scale, objective.task_clip, *size)
+            if noise <= _TOLERATED_NOISE:
                 break
         return targeted, mechanism
 
@@ -536,9 +669,14 @@ def means_releaser(run, rows, array, codes=None):
 class FairPredictor(FairEstimator):
     """Base class of the classifier and the regressor, whose predictions the penalty compares."""
 
-    _saved_state: dict = {"_parity": Maybe(Array("f", 3)), "_parity_cells": Maybe(Array("i", 2))}
+    _saved_state: dict = {
+        "alpha_": float,
+        "_parity": Maybe(Array("f", 3)),
+        "_parity_cells": Maybe(Array("i", 2)),
+    }
     _parameter_constraints: dict = {
         **FairEstimator._parameter_constraints,
+        "alpha": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "max_gap": [Interval(Real, 0, None, closed="left"), None],
         "penalty": [StrOptions(set(PENALTIES))],
         "protect_groups": ["boolean", StrOptions({"auto"})],
@@ -636,6 +774,7 @@ class FairPredictor(FairEstimator):
 
     def _learn(self, plan, released, seed):
         super()._learn(plan, released, seed)
+        self.alpha_ = plan.details.objective.alpha
         targeted = plan.details.targeted
         if targeted is None:
             return

@@ -35,7 +35,9 @@ _KINDS = {
 }
 _DECLARED = {
     # In a ball a fit places no box before its steps (test_target_box.py).
-    "regressor": {"y_domain": partial(Ball, 2.0)},
+    "regressor": {"y_domain": partial(Ball, 2.0), "alpha": 0.5},
+    # The weight that noise allows to so few records is next to nothing (test_default_alpha.py).
+    "classifier": {"alpha": 0.5},
     "generator": {"domain": partial(Box, -3, 3)},
 }
 _TARGETS = {"regressor": ("y",), "classifier": ("labels",), "encoder": (), "generator": ()}

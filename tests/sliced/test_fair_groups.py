@@ -154,6 +154,7 @@ def simulated(n_small, n=2000):
 def fit(n_small, n=2000, epsilon=4.0, **options):
     X, y, groups = simulated(n_small, n)
     options = {
+        "alpha": 0.5,
         "training__hidden_layer_sizes": (),
         "training__max_iter": 20,
         "random_state": 0,

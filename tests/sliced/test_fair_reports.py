@@ -49,6 +49,7 @@ def test_no_record_is_stored(tiny, table, kind):
 FITTED = {
     "_frame_kind",
     "_single_output",
+    "alpha_",
     "classes_",
     "domain_",
     "encoder_",

@@ -134,7 +134,7 @@ def test_without_a_projection_a_record_would_move_them_further(monkeypatch, tabl
 
 
 def test_releases_before_the_steps_are_in_the_plan(table):
-    for domain, n_located in (((-2, 2), 8), (Ball(2.0, n_features=1), 0)):
+    for domain, n_located in (((-2, 2), 20), (Ball(2.0, n_features=1), 0)):
         model = fits(alpha=0.0, epsilon=1.0, y_domain=domain, training=Training(max_iter=70))
         report = model.fit(table.X, table.y).privacy_
         assert report.n_releases == 70 + n_located
@@ -157,6 +157,28 @@ def test_the_box_allows_for_noise(monkeypatch, table):
 def _told_nothing(self, value):
     self._is_drawn = False
     return np.zeros_like(value)
+
+
+def test_targets_are_moved_to_the_placed_box(monkeypatch, table):
+    """How far beyond it a target lies changes no gradient; within it, it does."""
+    seen = {}
+    # A clip of the gradient would hide it.
+    wide = {"gradient": ClippedGradient(task_clip=1e6, batch_fraction=1.0), "y_domain": (-100, 100)}
+    for end in (60.0, 90.0, 0.0):
+        y, gradients = table.y.copy(), []
+        y[3] = end
+
+        def told(self, value, gradients=gradients):
+            gradients.append(value)
+            return _told_nothing(self, value)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StratifiedGaussianRun, "release", told)
+            model = fits(alpha=0.0, **wide).fit(table.X, y)
+        assert model.y_domain_.high < 50
+        seen[end] = gradients[4]
+    np.testing.assert_array_equal(seen[60.0], seen[90.0])
+    assert np.abs(seen[60.0] - seen[0.0]).max() > 1e-4
 
 
 def test_groups_count_by_their_sizes():
