@@ -265,17 +265,20 @@ def _small_group_message(objective, mechanism, groups):
     """Return a sentence about a small group that increases the noise, or an empty string."""
     if objective.group_weights == "size":
         return ""
-    strata, worst = objective.strata, mechanism.worst
+    strata = objective.strata
     batch_sizes = [stratum.batch_size for stratum in mechanism.strata]
     equal = max(1, sum(batch_sizes) // len(batch_sizes))
     balanced = replace(objective, strata=replace(strata, sizes=(equal,) * len(batch_sizes)))
-    factor = worst.sensitivity / max(balanced.sensitivities([equal] * len(batch_sizes)))
+    # Not those that the mechanism prices, which may be evened.
+    bounds = objective.sensitivities(batch_sizes)
+    worst = int(np.argmax(bounds))
+    factor = bounds[worst] / max(balanced.sensitivities([equal] * len(batch_sizes)))
     if factor <= _TOLERATED_FACTOR:
         return ""
-    group, label = strata.cells[mechanism.strata.index(worst)]
+    group, label = strata.cells[worst]
     within = "" if label is None else f", with label number {label},"
     return (
-        f"Group {groups[group]!r}{within} has {worst.size} records and multiplies the noise by "
+        f"Group {groups[group]!r}{within} has {strata.sizes[worst]} records and multiplies the noise by "
         f"{factor:.3g} relative to groups of equal size; gradient__group_weights='size' avoids "
         "this. "
     )
@@ -670,7 +673,7 @@ class FairPredictor(FairEstimator):
     """Base class of the classifier and the regressor, whose predictions the penalty compares."""
 
     _saved_state: dict = {
-        "alpha_": float,
+        "alpha_": Maybe(float),
         "_parity": Maybe(Array("f", 3)),
         "_parity_cells": Maybe(Array("i", 2)),
     }

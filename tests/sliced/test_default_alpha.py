@@ -125,3 +125,14 @@ def test_a_group_that_leaves_the_penalty_nothing_is_named():
     assert any("Group 'few' has 10 records and multiplies the noise" in text for text in messages)
     messages = told(model.set_params(gradient__group_weights="size"), 6000, group_sizes=[10, 5990])
     assert not any("Group 'few'" in text for text in messages)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 1.0])
+def test_the_group_that_is_named_is_the_small_one_where_strata_are_evened(fraction):
+    model = DPSlicedWassersteinFairRegressor(0.5, y_domain=(0, 1), delta=1e-5, epsilon=0.3)
+    model.set_params(
+        gradient=ClippedGradient(group_weights="equal", batch_fraction=fraction),
+        groups=["large", "small"],
+    )
+    (message,) = told(model, 945, group_sizes=[900, 45])
+    assert "Group 'small' has 45 records and multiplies the noise" in message
