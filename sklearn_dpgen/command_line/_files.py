@@ -255,7 +255,10 @@ def table_columns(files: Sequence[str], schema: Mapping, unit: str | None) -> li
 
     names = list(open_source([*files], schema).names or ())
     if unit is not None and unit not in schema and unit not in names:
-        raise CommandError(f"--unit must be a column of the table, got {unit!r}.")
+        from sklearn_dpgen.schema._texts import near_names
+
+        hint = near_names([unit], names)
+        raise CommandError(f"--unit must be a column of the table, got {unit!r}.{hint}")
     return names
 
 
@@ -352,9 +355,10 @@ def read_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema | Rel
     check_files(schema=path)
     declaration = parse(read_text(path, "schema"), path)
     from sklearn_dpgen.schema import RelationalSchema, Schema
+    from sklearn_dpgen.schema._file import gaps_of
     from sklearn_dpgen.schema._relational import is_relational
 
-    gaps = _gaps(declaration)
+    gaps = gaps_of(declaration)
     if gaps:
         raise CommandError(f"{path} is a draft: declare {', '.join(gaps)}.")
     folder = Path(path).parent
@@ -370,27 +374,6 @@ def read_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema | Rel
     except ValueError as error:
         fault = describe(error)
     raise CommandError(f"{path} is not a valid schema. {fault}")
-
-
-def _gaps(declaration, prefix=""):
-    """Return texts of what a draft leaves to declare."""
-    from sklearn_dpgen.schema._codebook import GAP
-    from sklearn_dpgen.schema._relational import is_relational
-    from sklearn_dpgen.schema._schema import SchemaDraft
-
-    if not prefix and is_relational(declaration):
-        gaps = []
-        for name, entry in declaration["tables"].items():
-            if isinstance(entry, dict):
-                own = [field for field, value in entry.items() if value == GAP]
-                gaps += [f"{name!r} ({', '.join(own)})"] if own else []
-                gaps += _gaps(entry.get("columns"), f"{name}.")
-        return gaps
-    entries = declaration.values() if isinstance(declaration, dict) else [None]
-    if not all(isinstance(entry, dict) for entry in entries):
-        return []
-    missing = SchemaDraft(declaration).missing
-    return [f"{f'{prefix}{name}'!r} ({', '.join(f)})" for name, f in missing.items()]
 
 
 def _public_frame(name, entry, tables, folder):
@@ -415,22 +398,13 @@ def _public_frame(name, entry, tables, folder):
 
 def parse(text: str, path: str) -> Any:
     """Parse YAML or JSON, by the ending of the path; an error names the position alone."""
-    import json
+    from sklearn_dpgen.schema._texts import read_declaration
 
-    import yaml
-
-    if path.lower().endswith(".json"):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
-        raise CommandError(f"{path} is not valid JSON: see line {line}, column {column}.")
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-    position = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    raise CommandError(f"{path} is not valid YAML{position}.")
+        return read_declaration(text, path, path)
+    except ValueError as error:
+        fault = describe(error)
+    raise CommandError(fault)
 
 
 def check_new_file(path: str, *, overwrite: bool) -> Path:

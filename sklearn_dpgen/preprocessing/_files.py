@@ -23,6 +23,7 @@ import numpy as np
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicImportError, PublicValueError
 from sklearn_dpgen.schema import Datetime, Identifier, Numeric
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._texts import near_names
 from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = ["CsvFiles", "check_files", "open_files", "read_quietly", "require", "text_type"]
@@ -86,6 +87,7 @@ class CsvFiles:
             if missing:
                 raise PublicValueError(
                     f"Each file must have all declared columns: one lacks {missing}."
+                    f"{near_names(missing, given)}"
                 )
         for path in self.files:
             given, start = self._header(path)

@@ -234,7 +234,7 @@ def _entry(row, kind, codes):
         if kind == "open":
             entry = {"type": "open_categorical"} | ({} if labels == GAP else {"categories": labels})
         elif ordered or kind == "ordinal":
-            entry = {"type": "ordinal", "values": labels}
+            entry = {"type": "ordinal", "categories": labels}
         else:
             entry = {"type": "categorical", "categories": labels}
     if row:

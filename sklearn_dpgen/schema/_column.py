@@ -291,7 +291,9 @@ def check_flags(column, *names):
     """Check that the named fields are bools."""
     for name in names:
         if not isinstance(getattr(column, name), bool):
-            raise PublicValueError(f"{name} must be True or False.")
+            raise PublicValueError(
+                f"{name} must be True or False, got {given_as(getattr(column, name))}."
+            )
 
 
 class IntervalColumn(Column):

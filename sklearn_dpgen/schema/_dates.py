@@ -52,8 +52,8 @@ class Datetime(IntervalColumn):
     low, high : str (ISO 8601), datetime, date, Timestamp or datetime64
         Public bounds, multiples of the resolution. Naive bounds and values are in UTC. Values
         outside are clipped, silently. Stored as naive datetimes in UTC.
-    resolution : {"D", "h", "m", "s", "ms", "us"}, default="s"
-        Decoded values are rounded to it (NumPy's unit codes: "m" is the minute).
+    resolution : {"D", "h", "min", "s", "ms", "us"}, default="s"
+        Decoded values are rounded to it. NumPy's "m" is the minute too.
     nullable : bool, default=False
     zone : str, optional
         The time zone of decoded values, such as "Europe/Paris"; by default that of the bounds, or
@@ -83,8 +83,13 @@ class Datetime(IntervalColumn):
 
     def __post_init__(self):
         check_flags(self, "nullable")
-        if self.resolution not in _RESOLUTIONS:
-            raise PublicValueError(f"resolution must be one of {list(_RESOLUTIONS)}.")
+        if self.resolution == "min":
+            object.__setattr__(self, "resolution", "m")
+        if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
+            words = ["min" if word == "m" else word for word in _RESOLUTIONS]
+            raise PublicValueError(
+                f"resolution must be one of {words}, got {given_as(self.resolution)}."
+            )
         zones = set()
         for field in ("low", "high"):
             value, zone = _as_datetime(getattr(self, field), field)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.persistence._declarations import Maybe, saved
+from sklearn_dpgen.persistence._declarations import Maybe, demand, saved
 from sklearn_dpgen.schema._column import (
     CategoryColumn,
     check_flags,
@@ -191,24 +191,36 @@ class Ordinal(_Labels):
 
     Parameters
     ----------
-    values : sequence of bool, int, float or str
+    categories : sequence of bool, int, float or str
         All possible values, public and distinct, from first to last. A single one declares a
         constant.
     nullable : bool, default=False
         Adds null as the last category, outside the order.
     """
 
-    values: Sequence
+    # Files of earlier releases have values instead of categories.
+    _saved_state = {"categories": Maybe(tuple), "values": Maybe(tuple), "nullable": bool}
+
+    categories: Sequence
     _: KW_ONLY
     nullable: bool = False
 
     def __post_init__(self):
         check_flags(self, "nullable")
-        object.__setattr__(self, "values", _as_labels(self.values, "values"))
+        object.__setattr__(self, "categories", _as_labels(self.categories, "categories"))
+
+    def _to_saved(self):
+        return {"categories": self.categories, "nullable": self.nullable}
+
+    @classmethod
+    def _from_saved(cls, found):
+        demand(("categories" in found) != ("values" in found), "An Ordinal must have categories.")
+        found = dict(found)
+        return cls(found.pop("values", None) or found.pop("categories"), **found)
 
     @property
     def labels(self) -> tuple:
-        return tuple(self.values)
+        return tuple(self.categories)
 
 
 # The largest values of max_length and max_labels.

@@ -106,7 +106,7 @@ def test_a_data_dictionary():
 @pytest.mark.parametrize("kind", ["number", "integer", "date", "timestamp", "string", "ordinal"])
 def test_a_gap_cannot_be_used(kind, nullable):
     rows = [{"name": "x", "type": kind, "nullable": nullable}]
-    fields = {"string": ("categories",), "ordinal": ("values",)}.get(kind, ("low", "high"))
+    fields = {"string": ("categories",), "ordinal": ("categories",)}.get(kind, ("low", "high"))
     bounds = {"number": 5, "integer": 5}.get(kind, "2020-01-01")
     one_known = [{**rows[0], "max": bounds}] if "low" in fields else rows
     for codebook, gaps in ((rows, fields), (one_known, fields[:1])):
