@@ -681,7 +681,7 @@ def _parsed(texts, column):
 
     from sklearn_dpgen.preprocessing._files import require, text_type
 
-    null = texts.isna()
+    null = texts.isna() | column._nulls(texts)
     if text_type(column) == require("pyarrow").bool_():
         values = texts.str.lower().map({"true": True, "1": True, "false": False, "0": False})
     else:
