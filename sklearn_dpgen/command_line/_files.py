@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OutputFolder",
     "check_files",
+    "columns_of",
     "check_new_file",
     "files_of",
     "identifiers_of",
@@ -272,8 +273,26 @@ def read_frame(paths: Sequence[str], columns: Mapping) -> "pd.DataFrame":
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(columns))
 
 
-def write_table(frame: "pd.DataFrame", path: Path, ending: str) -> None:
-    """Write a table in the format of a file ending."""
+def columns_of(model: Any, table: str) -> Mapping:
+    """Return the declared columns of a table of a model, which has no name if it is the only one.
+
+    Those of a model without a declaration are none.
+    """
+    schema = getattr(model, "schema", None) or {}
+    schema = schema[table] if table and table in schema else schema
+    return getattr(schema, "schema", schema)
+
+
+def write_table(
+    frame: "pd.DataFrame", path: Path, ending: str, columns: Mapping | None = None
+) -> None:
+    """Write a table in the format of a file ending.
+
+    Declared integers beside nulls, which are floats in memory, are written as integers.
+    """
+    for name, column in (columns or {}).items():
+        if name in frame and column.has_integers_beside_nulls:
+            frame = frame.assign(**{name: frame[name].astype("Int64")})
     if ending.startswith(".csv"):
         # The temporary path has another ending, so pandas could not infer the compression.
         methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}

@@ -32,11 +32,8 @@ class Column(ABC):
     the declaration, never on other values or on the dtype of the series.
     """
 
-    # Codes that mean null, a field in most columns.
-    missing = ()
-
     if TYPE_CHECKING:
-
+        # Codes that mean null; fields in most columns.
         @property
         def missing(self) -> Sequence: ...
 
@@ -49,6 +46,8 @@ class Column(ABC):
         @property
         @abstractmethod
         def _rule(self) -> str: ...
+    else:
+        missing = ()
 
     @property
     @abstractmethod
@@ -64,6 +63,11 @@ class Column(ABC):
     @abstractmethod
     def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:
         """The dtype of decoded values, determined by the declaration."""
+
+    @property
+    def has_integers_beside_nulls(self) -> bool:
+        """Whether values are integers or null, which are floats or objects in ``dtype``."""
+        return False
 
     @abstractmethod
     def feature_names(self, name: str) -> list[str]:
@@ -276,8 +280,11 @@ def check_missing(column):
         raise PublicValueError(f"missing must be a list of codes, got {given_as(given)}.")
     codes = tuple(v.item() if isinstance(v, np.generic) else v for v in codes)
     for code in codes:
-        is_number = isinstance(code, int | float) and not isinstance(code, bool)
-        if type(code) is not str and not (is_number and abs(code) < _MOST_CODE):
+        if isinstance(code, int | float):
+            is_code = type(code) is not bool and -_MOST_CODE < code < _MOST_CODE
+        else:
+            is_code = isinstance(code, str)
+        if not is_code:
             raise PublicValueError(
                 f"missing must list texts or numbers within 2**53, got {given_as(code)}."
             )

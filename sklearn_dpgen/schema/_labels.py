@@ -68,6 +68,12 @@ class _Labels(CategoryColumn):
                 return np.dtype(np.float64)
         return np.dtype(object)
 
+    @property
+    def has_integers_beside_nulls(self) -> bool:
+        """Whether values are integers of 64 bits or null, which are others in ``dtype``."""
+        fits = all(type(v) is int and -(2**63) <= v < 2**63 for v in self.labels)
+        return self.nullable and fits
+
     def _check_codes(self, labels):
         both = [label for label in labels if code_key(label) in self._code_keys]
         if both:

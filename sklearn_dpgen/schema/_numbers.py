@@ -167,6 +167,11 @@ class Numeric(IntervalColumn):
     def dtype(self) -> np.dtype:
         return np.dtype(np.int64 if self.integer and not self.nullable else np.float64)
 
+    @property
+    def has_integers_beside_nulls(self) -> bool:
+        """Whether values are integers or null, which are floats in ``dtype``."""
+        return self.integer and self.nullable
+
     # A number beyond float64 becomes infinite, and is clipped as any other.
     @np.errstate(over="ignore")
     def _read(self, series, null):
