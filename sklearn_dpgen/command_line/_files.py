@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OutputFolder",
     "check_files",
+    "columns_of",
     "check_new_file",
     "files_of",
     "identifiers_of",
@@ -255,7 +256,10 @@ def table_columns(files: Sequence[str], schema: Mapping, unit: str | None) -> li
 
     names = list(open_source([*files], schema).names or ())
     if unit is not None and unit not in schema and unit not in names:
-        raise CommandError(f"--unit must be a column of the table, got {unit!r}.")
+        from sklearn_dpgen.schema._texts import near_names
+
+        hint = near_names([unit], names)
+        raise CommandError(f"--unit must be a column of the table, got {unit!r}.{hint}")
     return names
 
 
@@ -269,8 +273,26 @@ def read_frame(paths: Sequence[str], columns: Mapping) -> "pd.DataFrame":
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(columns))
 
 
-def write_table(frame: "pd.DataFrame", path: Path, ending: str) -> None:
-    """Write a table in the format of a file ending."""
+def columns_of(model: Any, table: str) -> Mapping:
+    """Return the declared columns of a table of a model, which has no name if it is the only one.
+
+    Those of a model without a declaration are none.
+    """
+    schema = getattr(model, "schema", None) or {}
+    schema = schema[table] if table and table in schema else schema
+    return getattr(schema, "schema", schema)
+
+
+def write_table(
+    frame: "pd.DataFrame", path: Path, ending: str, columns: Mapping | None = None
+) -> None:
+    """Write a table in the format of a file ending.
+
+    Declared integers beside nulls, which are floats in memory, are written as integers.
+    """
+    for name, column in (columns or {}).items():
+        if name in frame and column.has_integers_beside_nulls:
+            frame = frame.assign(**{name: frame[name].astype("Int64")})
     if ending.startswith(".csv"):
         # The temporary path has another ending, so pandas could not infer the compression.
         methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}
@@ -352,9 +374,10 @@ def read_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema | Rel
     check_files(schema=path)
     declaration = parse(read_text(path, "schema"), path)
     from sklearn_dpgen.schema import RelationalSchema, Schema
+    from sklearn_dpgen.schema._file import gaps_of
     from sklearn_dpgen.schema._relational import is_relational
 
-    gaps = _gaps(declaration)
+    gaps = gaps_of(declaration)
     if gaps:
         raise CommandError(f"{path} is a draft: declare {', '.join(gaps)}.")
     folder = Path(path).parent
@@ -370,27 +393,6 @@ def read_schema(path: str, tables: Mapping[str, Sequence[str]]) -> "Schema | Rel
     except ValueError as error:
         fault = describe(error)
     raise CommandError(f"{path} is not a valid schema. {fault}")
-
-
-def _gaps(declaration, prefix=""):
-    """Return texts of what a draft leaves to declare."""
-    from sklearn_dpgen.schema._codebook import GAP
-    from sklearn_dpgen.schema._relational import is_relational
-    from sklearn_dpgen.schema._schema import SchemaDraft
-
-    if not prefix and is_relational(declaration):
-        gaps = []
-        for name, entry in declaration["tables"].items():
-            if isinstance(entry, dict):
-                own = [field for field, value in entry.items() if value == GAP]
-                gaps += [f"{name!r} ({', '.join(own)})"] if own else []
-                gaps += _gaps(entry.get("columns"), f"{name}.")
-        return gaps
-    entries = declaration.values() if isinstance(declaration, dict) else [None]
-    if not all(isinstance(entry, dict) for entry in entries):
-        return []
-    missing = SchemaDraft(declaration).missing
-    return [f"{f'{prefix}{name}'!r} ({', '.join(f)})" for name, f in missing.items()]
 
 
 def _public_frame(name, entry, tables, folder):
@@ -415,22 +417,13 @@ def _public_frame(name, entry, tables, folder):
 
 def parse(text: str, path: str) -> Any:
     """Parse YAML or JSON, by the ending of the path; an error names the position alone."""
-    import json
+    from sklearn_dpgen.schema._texts import read_declaration
 
-    import yaml
-
-    if path.lower().endswith(".json"):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
-        raise CommandError(f"{path} is not valid JSON: see line {line}, column {column}.")
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-    position = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    raise CommandError(f"{path} is not valid YAML{position}.")
+        return read_declaration(text, path, path)
+    except ValueError as error:
+        fault = describe(error)
+    raise CommandError(fault)
 
 
 def check_new_file(path: str, *, overwrite: bool) -> Path:

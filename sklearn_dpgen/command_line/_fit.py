@@ -10,6 +10,7 @@ from sklearn_dpgen.command_line._console import CommandError, Console
 from sklearn_dpgen.command_line._files import (
     OutputFolder,
     check_files,
+    columns_of,
     files_of,
     identifiers_of,
     output_ending,
@@ -437,7 +438,7 @@ def _write(sampler, rows, out, names, console):
     frames = {"": drawn} if "" in names else drawn
     for table, name in names.items():
         with out.file(name) as path:
-            write_table(frames[table], path, output_ending(name))
+            write_table(frames[table], path, output_ending(name), columns_of(sampler, table))
     return frames
 
 

@@ -6,6 +6,7 @@ from sklearn_dpgen.command_line._console import CommandError, Console, describe
 from sklearn_dpgen.command_line._files import (
     check_files,
     check_new_file,
+    columns_of,
     output_ending,
     parse,
     read_key,
@@ -114,8 +115,9 @@ def run_sample(arguments, console: Console) -> int:
     frames = drawn if isinstance(drawn, dict) else {"": drawn}
     # All files are written before one appears.
     with ExitStack() as stack:
-        for path, frame in zip(paths, frames.values(), strict=True):
-            write_table(frame, stack.enter_context(replacing(path)), ending)
+        for path, (name, frame) in zip(paths, frames.items(), strict=True):
+            place = stack.enter_context(replacing(path))
+            write_table(frame, place, ending, columns_of(model, name))
     if not isinstance(drawn, dict):
         text = f"Wrote {arguments.rows} synthetic rows to {paths[0]}."
         return console.result(text, {"out": str(paths[0]), "rows": arguments.rows})

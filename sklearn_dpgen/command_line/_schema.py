@@ -68,10 +68,10 @@ _HEAD = """\
 #
 #   type: numeric      low, high; integer: true or false; step; nullable: true if values may be
 #                      missing
-#   type: datetime     low, high, such as '2020-01-31'; resolution: D for days
-#   type: categorical  categories: ['no', 'yes']  (quote labels that are texts); for many labels
-#                      categories_from: codes.txt  (one a line); hierarchy: [1, 3]  (prefixes)
-#   type: ordinal      values: [1, 2, 3]
+#   type: datetime     low, high, such as 2020-01-31; resolution: D for days
+#   type: categorical  categories: [no, yes]; for many labels categories_from: codes.txt  (one a
+#                      line); hierarchy: [1, 3]  (prefixes)
+#   type: ordinal      categories: [1, 2, 3]
 #   type: open_categorical   labels that nobody can list, such as towns: a fit discovers those of
 #                      many rows, and the label 'other' replaces all others
 #   type: identifier   never learned; synthetic rows are numbered; --unit may name it
@@ -250,9 +250,8 @@ def _draft_of(source, is_codebook):
 
 def _relational_draft(drafts):
     """Return the YAML of a relational schema, and what is missing in it."""
-    import yaml
-
     from sklearn_dpgen.schema._codebook import GAP
+    from sklearn_dpgen.schema._texts import dump_yaml
 
     # One table has no parent, and static columns are those of one long table.
     fields = [name for name in _KEYS if name != ("static" if len(drafts) > 1 else "foreign_key")]
@@ -262,9 +261,9 @@ def _relational_draft(drafts):
     text += "\ntables:\n"
     missing = {}
     for name, draft in drafts.items():
-        keys = yaml.safe_dump(dict.fromkeys(fields, GAP), sort_keys=False)
+        keys = dump_yaml(dict.fromkeys(fields, GAP))
         columns = textwrap.indent(draft.to_yaml(), "  ")
-        head = yaml.safe_dump({name: None}).replace(" null", "")
+        head = dump_yaml({name: None}).replace(" null", "")
         text += textwrap.indent(head + textwrap.indent(f"columns:\n{columns}{keys}", "  "), "  ")
         missing[name] = fields
         missing |= {f"{name}.{column}": gaps for column, gaps in draft.missing.items()}
@@ -682,7 +681,7 @@ def _parsed(texts, column):
 
     from sklearn_dpgen.preprocessing._files import require, text_type
 
-    null = texts.isna()
+    null = texts.isna() | column._nulls(texts)
     if text_type(column) == require("pyarrow").bool_():
         values = texts.str.lower().map({"true": True, "1": True, "false": False, "0": False})
     else:

@@ -293,7 +293,7 @@ class PrivateEvolutionSampler(VotingSampler):
         Privacy budget of the whole fit, in nats; ``np.inf`` counts votes without noise.
     delta : float or "auto", default=1e-5
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
-    schema : Schema or None, default=None
+    schema : Schema, str, path-like or None, default=None
         The public declaration of the columns of a table. Not with ``domain``.
     domain : Domain, callable or None, default=None
         Public set that holds the records, or a function of ``n_features`` that returns it.
@@ -487,7 +487,7 @@ class PrivateEvolutionSampler(VotingSampler):
         epsilon: float = 1.0,
         delta: float | str = 1e-5,
         *,
-        schema: Schema | None = None,
+        schema: Schema | str | os.PathLike | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         interface: VariationInterface | None = None,
         start: str | float = "public",
@@ -511,7 +511,7 @@ class PrivateEvolutionSampler(VotingSampler):
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
-        self.schema = schema
+        self.schema = schema  # type: ignore[assignment]
         self.domain = domain
         self.interface = interface
         self.start = start

@@ -21,6 +21,7 @@ from sklearn_dpgen.ledger._unit import drop_unit, split_unit
 from sklearn_dpgen.persistence._declarations import Array, Maybe, demand
 from sklearn_dpgen.persistence._files import SavedEstimator
 from sklearn_dpgen.schema import Identifier
+from sklearn_dpgen.schema._file import SchemaParameter
 from sklearn_dpgen.utils._exact_draws import require_opendp
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
@@ -134,6 +135,9 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
 
     Long computations run in one thread, also in methods that a subclass defines.
     """
+
+    # A path is read when it is set.
+    schema = SchemaParameter()
 
     _parameter_constraints: dict = {
         "ledger": [PrivacyLedger, str, os.PathLike, None],

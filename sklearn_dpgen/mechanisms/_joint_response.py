@@ -7,6 +7,7 @@ the moments learned from it; `_joint_questions` has the questions.
 import itertools
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
@@ -288,7 +289,7 @@ class JointRandomizedResponse(TableMechanism):
     ----------
     epsilon : float, default=1.0
         Privacy budget of one whole record, in nats. ``np.inf`` answers truthfully.
-    schema : Schema
+    schema : Schema, str or path-like
         The public declaration of the columns.
     n_bins : "auto", int or mapping, default="auto"
         Public bins of numbers and dates: a number of equal ones for each, or ``{column: number or
@@ -405,7 +406,7 @@ class JointRandomizedResponse(TableMechanism):
         self,
         epsilon: float = 1.0,
         *,
-        schema: Schema | None = None,
+        schema: Schema | str | os.PathLike | None = None,
         n_bins: str | int | Mapping = "auto",
         n_asked: str | int = "auto",
         always: Sequence[str] = (),

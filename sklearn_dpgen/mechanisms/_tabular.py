@@ -1,6 +1,7 @@
 """TabularMechanism: a local mechanism for tables of mixed columns, column by column."""
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -253,7 +254,7 @@ class TabularMechanism(TableMechanism):
     ----------
     epsilon : float, default=1.0
         Privacy budget of one whole record, in nats. ``np.inf`` adds no noise.
-    schema : Schema
+    schema : Schema, str or path-like
         The public declaration of the columns.
     n_bins : None, int or mapping, default=None
         Public bins for numbers and dates, as in TabularEncoder. Binned columns are released by
@@ -349,7 +350,7 @@ class TabularMechanism(TableMechanism):
         self,
         epsilon: float = 1.0,
         *,
-        schema: Schema | None = None,
+        schema: Schema | str | os.PathLike | None = None,
         n_bins: int | Mapping | None = None,
         split: str | Mapping[str, float] | Callable[[Schema], Mapping[str, float]] = "uniform",
         noise: str = "laplace",

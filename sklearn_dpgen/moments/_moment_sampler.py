@@ -51,7 +51,7 @@ class MomentSampler(BaseMomentSampler):
         Privacy budget of the whole fit, in nats; ``np.inf`` releases without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
-    schema : Schema or None, default=None
+    schema : Schema, str, path-like or None, default=None
         The public declaration of the columns of a table. Either this or ``domain`` is given.
     domain : Domain, callable or None, default=None
         Public set of the records, or a function of ``n_features`` that returns it. Records outside
@@ -174,7 +174,7 @@ class MomentSampler(BaseMomentSampler):
         epsilon: float = 1.0,
         delta: float | str = "auto",
         *,
-        schema: Schema | None = None,
+        schema: Schema | str | os.PathLike | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         labels: str | None = None,
         classes: ArrayLike | None = None,

@@ -197,6 +197,9 @@ class _ColumnCoder:
         The outer entries are for all values beyond them. None if the range is too long.
         """
         column = self._column
+        # A code of a missing value may be beyond all others.
+        if column.missing:
+            return None
         if isinstance(column, Binned):
             ends = column.column._bounds if isinstance(column.column, Numeric) else None
         else:
@@ -217,7 +220,7 @@ class _ColumnCoder:
     def _dates(self):
         """Return the same as ``_integers``, for days since 1970."""
         column = self._column.column if isinstance(self._column, Binned) else None
-        if not isinstance(column, Datetime):
+        if not isinstance(column, Datetime) or column.missing:
             return None
         ends = np.array([column.low, column.high], dtype="datetime64[D]")
         if (ends[1] - ends[0]) / _DAY > _SPAN:

@@ -23,6 +23,7 @@ import numpy as np
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicImportError, PublicValueError
 from sklearn_dpgen.schema import Datetime, Identifier, Numeric
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._texts import near_names
 from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = ["CsvFiles", "check_files", "open_files", "read_quietly", "require", "text_type"]
@@ -86,6 +87,7 @@ class CsvFiles:
             if missing:
                 raise PublicValueError(
                     f"Each file must have all declared columns: one lacks {missing}."
+                    f"{near_names(missing, given)}"
                 )
         for path in self.files:
             given, start = self._header(path)
@@ -96,31 +98,37 @@ class CsvFiles:
         """Return whole records as a table; Arrow reads them as one block, which it cannot split."""
         import pyarrow.csv
 
-        # By position, as columns that are not requested may share a name.
-        places = [str(given.index(name)) for name in names]
-        declared = [self._columns.get(name) for name in names]
-        held = self._columns.values()
-        labels = {label for column in held for label in getattr(column, "labels", ())}
+        # Arrow has the same nulls for all columns that it reads together.
+        alike: dict[tuple, list] = {}
+        for name in names:
+            alike.setdefault(_nulls_of(self._columns.get(name)), []).append(name)
+        tables = []
         try:
-            table = pyarrow.csv.read_csv(
-                # Arrow would remove a leading byte order mark, which here is a value.
-                pyarrow.BufferReader(b"\n" + block),
-                read_options=pyarrow.csv.ReadOptions(
-                    column_names=[str(i) for i in range(len(given))], block_size=len(block) + 2
-                ),
-                parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=places,
-                    column_types={i: text_type(c) for i, c in zip(places, declared, strict=True)},
-                    null_values=[text for text in _NULLS if text not in labels],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                ),
-            )
+            for (nulls, can_be_quoted), own in alike.items():
+                # By position, as columns that are not requested may share a name.
+                places = [str(given.index(name)) for name in own]
+                kinds = [text_type(self._columns.get(name)) for name in own]
+                table = pyarrow.csv.read_csv(
+                    # Arrow would remove a leading byte order mark, which here is a value.
+                    pyarrow.BufferReader(b"\n" + block),
+                    read_options=pyarrow.csv.ReadOptions(
+                        column_names=[str(i) for i in range(len(given))], block_size=len(block) + 2
+                    ),
+                    parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+                    convert_options=pyarrow.csv.ConvertOptions(
+                        include_columns=places,
+                        column_types=dict(zip(places, kinds, strict=True)),
+                        null_values=[*nulls],
+                        strings_can_be_null=True,
+                        quoted_strings_can_be_null=can_be_quoted,
+                    ),
+                )
+                tables.append(table.rename_columns(own))
         except pyarrow.ArrowException as error:
             place = re.match(r"In CSV column #(\d+)", str(error))
         else:
-            return table.rename_columns(names)
+            found = {name: table[name] for table in tables for name in table.column_names}
+            return pyarrow.table({name: found[name] for name in names})
         # Outside of the handler, or the context of the error would show values.
         name = given[int(place[1])] if place else None
         kind = _KINDS.get(str(text_type(self._columns.get(name))))
@@ -320,6 +328,20 @@ def _recode(path, encoding):
         "Store it in UTF-8, or, in Python, give what "
         f"pandas.read_csv({path!r}, encoding={encoding.lower()!r}) returns."
     )
+
+
+def _nulls_of(column):
+    """Return the texts that are null in a column, and whether they are so in quotes too.
+
+    A declared label is none. Codes of missing values are nulls whatever the type of a column, so
+    among texts they are left to it, and among numbers and truth values they are texts of a file.
+    """
+    labels = {*getattr(column, "labels", ())} if getattr(column, "is_known", True) else {}
+    nulls = tuple(text for text in _NULLS if text not in labels)
+    codes = getattr(column, "missing", ())
+    if not codes or str(text_type(column)) == "string":
+        return nulls, False
+    return (*nulls, *map(str, codes)), True
 
 
 def text_type(column):

@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn_dpgen.engines._tables import engine_columns, is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._sources import open_named, open_source
+from sklearn_dpgen.schema._texts import near_names
 from sklearn_dpgen.utils._validation import as_frame, call_quietly, check_array
 
 __all__ = [
@@ -90,6 +91,7 @@ def check_columns(given, names, *, is_projected=False):
     if any(faults.values()):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
         hint = " Select them: X[list(schema)]." if unknown and not missing else ""
+        hint += near_names(missing, given)
         error = ColumnsError(f"The columns must be those of the schema, each once: {words}.{hint}")
         error.faults = words
         raise error

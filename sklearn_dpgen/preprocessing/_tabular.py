@@ -1,5 +1,6 @@
 """TabularEncoder: encodes data frames in the domain of a schema, and decodes them."""
 
+import os
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Self
@@ -16,6 +17,7 @@ from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_names, map_fr
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned, bin_column
 from sklearn_dpgen.schema._column import CategoryColumn
+from sklearn_dpgen.schema._file import SchemaParameter
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -38,7 +40,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    schema : Schema
+    schema : Schema, str or path-like
         The public declaration of the columns.
     n_bins : None, int or mapping, default=None
         Public bins for numbers and dates, which then become one-hot blocks too: a number of equal
@@ -88,6 +90,9 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
     1  100     no
     """
 
+    # A path is read when it is set.
+    schema = SchemaParameter()
+
     _parameter_constraints: dict = {"schema": [Schema], "n_bins": [None, Integral, Mapping]}
 
     _saved_state = {
@@ -98,7 +103,9 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
     }
     _saved_bytes = 1 << 14
 
-    def __init__(self, schema: Schema, *, n_bins: int | Mapping | None = None) -> None:
+    def __init__(
+        self, schema: Schema | str | os.PathLike, *, n_bins: int | Mapping | None = None
+    ) -> None:
         self.schema = schema
         self.n_bins = n_bins
 

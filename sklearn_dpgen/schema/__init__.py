@@ -2,6 +2,7 @@
 
 from sklearn_dpgen.schema._column import Identifier
 from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._file import read_schema
 from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.schema._relational import RelationalSchema, Table
@@ -22,4 +23,5 @@ __all__ = [
     "Schema",
     "Sum",
     "Table",
+    "read_schema",
 ]

@@ -56,6 +56,14 @@ class Binned(CategoryColumn):
         return self.column.nullable
 
     @property
+    def missing(self):
+        """The declared codes of missing values."""
+        return self.column.missing
+
+    def _is_code(self, series):
+        return self.column._is_code(series)
+
+    @property
     def n_bins(self):
         """The number of bins, without the null."""
         return len(self.edges) - 1

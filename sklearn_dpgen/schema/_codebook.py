@@ -83,8 +83,6 @@ def read_codebook(codebook, check_column):
         note = [str(row.pop(field)) for field in ("label", "description", "unit") if field in row]
         try:
             codes = _labels(row.pop("missing"), "missing") if "missing" in row else []
-            if codes:
-                note.append(f"make null: {', '.join(map(str, codes))}")
             declaration[name] = _entry(row, kind, codes)
         except PublicError as error:
             raise PublicValueError(f"Column {name!r}: {error}") from None
@@ -211,9 +209,9 @@ def _entry(row, kind, codes):
     ordered = _flag("ordered", row.pop("ordered", False))
     if "nullable" in row and "required" in row:
         raise PublicValueError("nullable and required have the same meaning: keep one.")
-    nullable = _flag("nullable", row.pop("nullable", bool(codes)))
-    if "required" in row:
-        nullable = not _flag("required", row.pop("required"))
+    nullable = _flag("nullable", row.pop("nullable", False))
+    has_required = "required" in row
+    is_required = _flag("required", row.pop("required", False))
     if kind in ("date", "datetime"):
         entry = {"type": "datetime", **_bounds(row, _moment)}
         if kind == "date" or "resolution" in row:
@@ -234,12 +232,15 @@ def _entry(row, kind, codes):
         if kind == "open":
             entry = {"type": "open_categorical"} | ({} if labels == GAP else {"categories": labels})
         elif ordered or kind == "ordinal":
-            entry = {"type": "ordinal", "values": labels}
+            entry = {"type": "ordinal", "categories": labels}
         else:
             entry = {"type": "categorical", "categories": labels}
     if row:
         raise PublicValueError(f"{list(row)} cannot be used for a column declared {entry['type']}.")
-    return {**entry, "nullable": True} if nullable else entry
+    # Codes of a whole table do not occur in columns that are required.
+    codes = [] if is_required else codes
+    entry |= {"nullable": True} if nullable or codes or (has_required and not is_required) else {}
+    return entry | ({"missing": codes} if codes else {})
 
 
 def _bounds(row, read):

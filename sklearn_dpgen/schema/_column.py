@@ -1,10 +1,13 @@
 """The base classes of columns, and the columns whose records are never read."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from functools import cached_property
+from numbers import Real
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,6 +19,11 @@ from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import call_quietly
 
+# From here on, different integers are equal in float64.
+_MOST_CODE = 2**53
+# Numbers that are written in one way only, of so few digits that they are exact.
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,6})?")
+
 
 class Column(ABC):
     """A declared column: its domain, and the encoding of a series into the domain and back.
@@ -25,6 +33,10 @@ class Column(ABC):
     """
 
     if TYPE_CHECKING:
+        # Codes that mean null; fields in most columns.
+        @property
+        def missing(self) -> Sequence: ...
+
         # A field in some columns, a property in others.
         @property
         @abstractmethod
@@ -34,6 +46,8 @@ class Column(ABC):
         @property
         @abstractmethod
         def _rule(self) -> str: ...
+    else:
+        missing = ()
 
     @property
     @abstractmethod
@@ -49,6 +63,11 @@ class Column(ABC):
     @abstractmethod
     def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:
         """The dtype of decoded values, determined by the declaration."""
+
+    @property
+    def has_integers_beside_nulls(self) -> bool:
+        """Whether values are integers or null, which are floats or objects in ``dtype``."""
+        return False
 
     @abstractmethod
     def feature_names(self, name: str) -> list[str]:
@@ -112,6 +131,30 @@ class Column(ABC):
         """
         return self._decode(array, rng).rename(name)
 
+    def _to_saved(self):
+        # Releases that know no codes can read the files of columns without them.
+        found = {item.name: getattr(self, item.name) for item in fields(cast("Any", self))}
+        return {name: value for name, value in found.items() if name != "missing" or value}
+
+    def _nulls(self, series):
+        """Return the mask of the nulls of a series, and of codes of missing values."""
+        null = find_nulls(series)
+        return null | self._is_code(series) if self.missing else null
+
+    def _is_code(self, series):
+        """Return the mask of the values that are a declared code, by each value alone."""
+        dtype = series.dtype
+        if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
+            return np.isin(series.to_numpy(), [k for k in self._code_keys if type(k) is float])
+        places, values = distinct(series)
+        found = [code_key(value) in self._code_keys for value in values.astype(object)]
+        found = np.array([*found, False], dtype=bool)
+        return found[:-1] if places is None else found[places]
+
+    @cached_property
+    def _code_keys(self):
+        return {code_key(code) for code in self.missing}
+
     def _checked(self, series):
         """Return values as they are read, and the mask of their nulls."""
         series = series if isinstance(series, pd.Series) else pd.Series(series, dtype=object)
@@ -128,7 +171,7 @@ class Column(ABC):
         """Return the result of `_read`, and the mask of the nulls; an error shows no value."""
 
         def read():
-            null = find_nulls(series)
+            null = self._nulls(series)
             return *self._read(series, null), null
 
         return call_quietly(f"Column {series.name!r} {self._rule}", read)
@@ -224,6 +267,62 @@ class CategoryColumn(Column):
         return encoded
 
 
+def codes_field() -> Any:
+    """Return the field of the codes of missing values, which do not matter once they are null."""
+    return field(default=(), metadata={"in_likelihood": False})
+
+
+def check_missing(column):
+    """Check the declared codes of missing values, which make a column nullable."""
+    given = column.missing
+    codes = [given] if isinstance(given, str | int | float) else given
+    if not isinstance(codes, Sequence):
+        raise PublicValueError(f"missing must be a list of codes, got {given_as(given)}.")
+    codes = tuple(v.item() if isinstance(v, np.generic) else v for v in codes)
+    for code in codes:
+        if isinstance(code, int | float):
+            is_code = type(code) is not bool and -_MOST_CODE < code < _MOST_CODE
+        else:
+            is_code = isinstance(code, str)
+        if not is_code:
+            raise PublicValueError(
+                f"missing must list texts or numbers within 2**53, got {given_as(code)}."
+            )
+    object.__setattr__(column, "missing", codes)
+    if codes:
+        object.__setattr__(column, "nullable", True)
+
+
+def code_key(value):
+    """Return what equal codes share: a float, as of texts of numbers, or a text; or None."""
+    if isinstance(value, str):
+        text = str(value).strip()
+        return float(text) if _NUMBER.fullmatch(text) else text
+    if isinstance(value, bool | np.bool_ | np.timedelta64):
+        return None
+    if not isinstance(value, Real | Decimal):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        return None
+
+
+def distinct(series):
+    """Return the distinct values, and the index of each value among them, -1 for a null.
+
+    Values that are looked up as fast as they are made distinct are returned without indices. So
+    are long doubles, which pandas would compare as doubles.
+    """
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return series.cat.codes.to_numpy(), series.cat.categories
+    is_text = isinstance(dtype, pd.StringDtype) and dtype.storage != "python"
+    kind = getattr(dtype, "numpy_dtype", dtype)
+    is_number = isinstance(kind, np.dtype) and kind.kind in "biuf" and kind.itemsize <= 8
+    return series.array.factorize() if is_text or is_number else (None, series)
+
+
 def find_nulls(series):
     """Return the mask of the missing values of a series."""
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
@@ -291,7 +390,9 @@ def check_flags(column, *names):
     """Check that the named fields are bools."""
     for name in names:
         if not isinstance(getattr(column, name), bool):
-            raise PublicValueError(f"{name} must be True or False.")
+            raise PublicValueError(
+                f"{name} must be True or False, got {given_as(getattr(column, name))}."
+            )
 
 
 class IntervalColumn(Column):

@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from zoneinfo import available_timezones
@@ -11,8 +12,15 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.schema._column import IntervalColumn, check_flags, given_as, read_each
+from sklearn_dpgen.persistence._declarations import Maybe, saved
+from sklearn_dpgen.schema._column import (
+    IntervalColumn,
+    check_flags,
+    check_missing,
+    codes_field,
+    given_as,
+    read_each,
+)
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -52,12 +60,15 @@ class Datetime(IntervalColumn):
     low, high : str (ISO 8601), datetime, date, Timestamp or datetime64
         Public bounds, multiples of the resolution. Naive bounds and values are in UTC. Values
         outside are clipped, silently. Stored as naive datetimes in UTC.
-    resolution : {"D", "h", "m", "s", "ms", "us"}, default="s"
-        Decoded values are rounded to it (NumPy's unit codes: "m" is the minute).
+    resolution : {"D", "h", "min", "s", "ms", "us"}, default="s"
+        Decoded values are rounded to it. NumPy's "m" is the minute too.
     nullable : bool, default=False
     zone : str, optional
         The time zone of decoded values, such as "Europe/Paris"; by default that of the bounds, or
         none if they are naive.
+    missing : sequence of int, float or str, default=()
+        Codes that mean null in records, such as "unknown" or "1900-01-01"; the column is then
+        nullable.
 
     Notes
     -----
@@ -71,6 +82,7 @@ class Datetime(IntervalColumn):
         "resolution": str,
         "nullable": bool,
         "zone": (None, _InstalledZone()),
+        "missing": Maybe(tuple),
     }
     _rule = "is declared Datetime, and must hold dates or ISO 8601 texts of dates."
 
@@ -80,11 +92,18 @@ class Datetime(IntervalColumn):
     resolution: str = "s"
     nullable: bool = False
     zone: str | None = None
+    missing: Sequence = codes_field()
 
     def __post_init__(self):
         check_flags(self, "nullable")
-        if self.resolution not in _RESOLUTIONS:
-            raise PublicValueError(f"resolution must be one of {list(_RESOLUTIONS)}.")
+        check_missing(self)
+        if self.resolution == "min":
+            object.__setattr__(self, "resolution", "m")
+        if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
+            words = ["min" if word == "m" else word for word in _RESOLUTIONS]
+            raise PublicValueError(
+                f"resolution must be one of {words}, got {given_as(self.resolution)}."
+            )
         zones = set()
         for field in ("low", "high"):
             value, zone = _as_datetime(getattr(self, field), field)
@@ -162,6 +181,15 @@ class Datetime(IntervalColumn):
         if self.zone is None:
             return np.dtype("datetime64[us]")
         return pd.DatetimeTZDtype("us", self.zone)
+
+    def _is_code(self, series):
+        codes = [m for code in self.missing if (m := _moment(code)) is not None]
+        if _is_fast(series.dtype):
+            return np.isin(_microseconds(_in_utc(series), -_FARTHEST, _FARTHEST), codes)
+        is_code = super()._is_code(series)
+        if codes:
+            is_code |= np.array([_moment(value) in codes for value in series], dtype=bool)
+        return is_code
 
     def _read(self, series, null):
         # One step beyond the bounds is beyond them, and cannot overflow in any unit.

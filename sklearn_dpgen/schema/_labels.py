@@ -16,7 +16,10 @@ from sklearn_dpgen.persistence._declarations import Maybe, saved
 from sklearn_dpgen.schema._column import (
     CategoryColumn,
     check_flags,
-    find_nulls,
+    check_missing,
+    code_key,
+    codes_field,
+    distinct,
     given_as,
     read_each,
 )
@@ -65,6 +68,17 @@ class _Labels(CategoryColumn):
                 return np.dtype(np.float64)
         return np.dtype(object)
 
+    @property
+    def has_integers_beside_nulls(self) -> bool:
+        """Whether values are integers of 64 bits or null, which are others in ``dtype``."""
+        fits = all(type(v) is int and -(2**63) <= v < 2**63 for v in self.labels)
+        return self.nullable and fits
+
+    def _check_codes(self, labels):
+        both = [label for label in labels if code_key(label) in self._code_keys]
+        if both:
+            raise PublicValueError(f"missing must not list categories, got {both[:5]}.")
+
     def _read(self, series, null):
         known = {label: i for i, label in enumerate(self.labels)}
 
@@ -77,7 +91,7 @@ class _Labels(CategoryColumn):
             except TypeError:  # The value is unhashable.
                 return None
 
-        places, values = _distinct(series)
+        places, values = distinct(series)
         if places is None:
             plain = set(map(type, series)) <= _HASHABLE
             return read_each(known.get if plain else read, series, null, np.int64)
@@ -105,6 +119,8 @@ class Categorical(_Labels):
         declares a constant. Not a set, which has no fixed order.
     nullable : bool, default=False
         Adds null as the last category.
+    missing : sequence of int, float or str, default=()
+        Codes that mean null in records, such as -999 or "unknown"; the column is then nullable.
     hierarchy : sequence of int, or mapping of label to sequence of str, or None, default=None
         Public groups of labels in one or several levels, such as the chapters of a classification.
         Ascending lengths of prefixes that name groups, as ``[1, 3]`` for "K52.9" in "K52" in "K";
@@ -137,17 +153,25 @@ class Categorical(_Labels):
     """
 
     # Files of earlier releases have no hierarchies.
-    _saved_state = {"categories": tuple, "nullable": bool, "hierarchy": Maybe(tuple | None)}
+    _saved_state = {
+        "categories": tuple,
+        "nullable": bool,
+        "missing": Maybe(tuple),
+        "hierarchy": Maybe(tuple | None),
+    }
 
     categories: Sequence
     _: KW_ONLY
     nullable: bool = False
+    missing: Sequence = codes_field()
     # The meaning of local answers depends on the order of the labels alone.
     hierarchy: Sequence | Mapping | None = field(default=None, metadata={"in_likelihood": False})
 
     def __post_init__(self):
         check_flags(self, "nullable")
+        check_missing(self)
         labels = _as_labels(self.categories, "categories")
+        self._check_codes(labels)
         hierarchy = self.hierarchy
         if hierarchy is not None:
             labels, hierarchy = _grouped(labels, _as_hierarchy(hierarchy, labels))
@@ -191,24 +215,41 @@ class Ordinal(_Labels):
 
     Parameters
     ----------
-    values : sequence of bool, int, float or str
+    categories : sequence of bool, int, float or str
         All possible values, public and distinct, from first to last. A single one declares a
         constant.
     nullable : bool, default=False
         Adds null as the last category, outside the order.
+    missing : sequence of int, float or str, default=()
+        Codes that mean null in records, such as -999 or "unknown"; the column is then nullable.
     """
 
-    values: Sequence
+    # The word of all releases for the categories, so that each reads the files of the others.
+    _saved_state = {"values": tuple, "nullable": bool, "missing": Maybe(tuple)}
+
+    categories: Sequence
     _: KW_ONLY
     nullable: bool = False
+    missing: Sequence = codes_field()
 
     def __post_init__(self):
         check_flags(self, "nullable")
-        object.__setattr__(self, "values", _as_labels(self.values, "values"))
+        check_missing(self)
+        labels = _as_labels(self.categories, "categories")
+        self._check_codes(labels)
+        object.__setattr__(self, "categories", labels)
+
+    def _to_saved(self):
+        found = super()._to_saved()
+        return {"values": found.pop("categories"), **found}
+
+    @classmethod
+    def _from_saved(cls, found):
+        return cls(found["values"], **{k: v for k, v in found.items() if k != "values"})
 
     @property
     def labels(self) -> tuple:
-        return tuple(self.values)
+        return tuple(self.categories)
 
 
 # The largest values of max_length and max_labels.
@@ -236,6 +277,8 @@ class OpenCategorical(_Labels):
         The most labels to discover: those with the largest noisy counts.
     nullable : bool, default=False
         Adds null as the last category.
+    missing : sequence of int, float or str, default=()
+        Codes that mean null in records, such as -999 or "unknown"; the column is then nullable.
 
     Notes
     -----
@@ -258,12 +301,23 @@ class OpenCategorical(_Labels):
     max_length: int = 100
     max_labels: int = 1000
     nullable: bool = False
+    missing: Sequence = codes_field()
+
+    _saved_state = {
+        "categories": object,
+        "other": object,
+        "max_length": object,
+        "max_labels": object,
+        "nullable": object,
+        "missing": Maybe(tuple),
+    }
     _rule = "must hold texts or finite numbers."
     # Even without a known label, as labels may be discovered.
     is_constant = False
 
     def __post_init__(self):
         check_flags(self, "nullable")
+        check_missing(self)
         if not isinstance(self.other, str):
             raise PublicValueError(f"other must be a string, got {given_as(self.other)}.")
         for name, most in (("max_length", _MOST_LENGTH), ("max_labels", _MOST_LABELS)):
@@ -282,6 +336,7 @@ class OpenCategorical(_Labels):
                 )
             if self.other in labels:
                 raise PublicValueError(f"categories must not hold other, {self.other!r}.")
+            self._check_codes(labels)
             object.__setattr__(self, "categories", labels)
 
     @property
@@ -328,8 +383,8 @@ class OpenCategorical(_Labels):
         """
 
         def read():
-            values = _distinct(series)[1]
-            return {self._text(value) for value in values[~find_nulls(pd.Series(values))]}
+            values = distinct(series)[1]
+            return {self._text(value) for value in values[~self._nulls(pd.Series(values))]}
 
         found = call_quietly(f"Column {series.name!r} {self._rule}", read)
         column = self.with_labels(found - {None, self.other})
@@ -342,7 +397,7 @@ class OpenCategorical(_Labels):
             text = self._text(value)
             return None if text is None else known.get(text, len(known) - 1)
 
-        places, values = _distinct(series)
+        places, values = distinct(series)
         if places is None:
             return read_each(read, series, null, np.int64)
         found = [read(value) for value in values.astype(object)]
@@ -372,21 +427,6 @@ def _is_unicode(text):
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _distinct(series):
-    """Return the distinct values, and the index of each value among them, -1 for a null.
-
-    Values that are looked up as fast as they are made distinct are returned without indices. So
-    are long doubles, which pandas would compare as doubles.
-    """
-    dtype = series.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return series.cat.codes.to_numpy(), series.cat.categories
-    is_text = isinstance(dtype, pd.StringDtype) and dtype.storage != "python"
-    kind = getattr(dtype, "numpy_dtype", dtype)
-    is_number = isinstance(kind, np.dtype) and kind.kind in "biuf" and kind.itemsize <= 8
-    return series.array.factorize() if is_text or is_number else (None, series)
 
 
 def _as_hierarchy(hierarchy, labels):

@@ -1,6 +1,7 @@
 """Columns of numbers between public bounds."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from numbers import Real
@@ -11,8 +12,15 @@ import pandas as pd
 from pandas.api import types
 
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.schema._column import IntervalColumn, check_flags, given_as, read_each
+from sklearn_dpgen.persistence._declarations import Maybe, saved
+from sklearn_dpgen.schema._column import (
+    IntervalColumn,
+    check_flags,
+    check_missing,
+    codes_field,
+    given_as,
+    read_each,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +48,8 @@ class Numeric(IntervalColumn):
     integer : bool, default=False
         The values are integers; the step is then 1 unless given.
     nullable : bool, default=False
+    missing : sequence of int, float or str, default=()
+        Codes that mean null in records, such as -999 or "unknown"; the column is then nullable.
 
     Notes
     -----
@@ -60,6 +70,16 @@ class Numeric(IntervalColumn):
     step: float | None = None
     integer: bool = False
     nullable: bool = False
+    missing: Sequence = codes_field()
+
+    _saved_state = {
+        "low": object,
+        "high": object,
+        "step": object,
+        "integer": object,
+        "nullable": object,
+        "missing": Maybe(tuple),
+    }
 
     def __post_init__(self):
         for field in ("low", "high", "step"):
@@ -73,6 +93,7 @@ class Numeric(IntervalColumn):
                     f"{field} must be a finite number, got {given_as(value)}{_hint(value)}."
                 )
         check_flags(self, "integer", "nullable")
+        check_missing(self)
         if self.low == self.high:
             raise PublicValueError(
                 f"low must be smaller than high; declare a constant as Categorical([{self.low!r}])."
@@ -145,6 +166,11 @@ class Numeric(IntervalColumn):
     @property
     def dtype(self) -> np.dtype:
         return np.dtype(np.int64 if self.integer and not self.nullable else np.float64)
+
+    @property
+    def has_integers_beside_nulls(self) -> bool:
+        """Whether values are integers or null, which are floats in ``dtype``."""
+        return self.integer and self.nullable
 
     # A number beyond float64 becomes infinite, and is clipped as any other.
     @np.errstate(over="ignore")

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import fits, saved
@@ -19,7 +18,8 @@ from sklearn_dpgen.schema._column import Identifier, check_flags, given_as
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
-from sklearn_dpgen.schema._schema import Schema, read_yaml
+from sklearn_dpgen.schema._schema import Schema
+from sklearn_dpgen.schema._texts import dump_yaml, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._validation import call_quietly
 
@@ -614,11 +614,11 @@ class RelationalSchema(Mapping):
         folder: str | Path | None = None,
     ) -> Self:
         """Build a schema from JSON; see `from_dict`."""
-        return cls.from_dict(json.loads(text), frames=frames, folder=folder)
+        return cls.from_dict(read_json(text), frames=frames, folder=folder)
 
     def to_yaml(self) -> str:
         """Return the schema as YAML."""
-        return yaml.safe_dump(self.to_dict(), sort_keys=False)
+        return dump_yaml(self.to_dict())
 
     @classmethod
     def from_yaml(
@@ -680,7 +680,8 @@ def _table_from_dict(name, entry, frame, folder=None):
     unknown = [key for key in given if key not in known]
     with _named(name):
         if unknown or columns is None:
-            fault = f"unknown {unknown}" if unknown else "missing ['columns']"
+            words = ["columns", *sorted(known), "public"]
+            fault = offered(unknown, words) if unknown else "missing ['columns']"
             raise PublicValueError(f"{fault} in the declaration of a table.")
         if not isinstance(is_public, bool):
             raise PublicValueError("public must be True or False.")

@@ -4,11 +4,11 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
-import yaml
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
@@ -18,9 +18,10 @@ from sklearn_dpgen.schema._column import Column, Identifier, IntervalColumn, giv
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
+from sklearn_dpgen.schema._texts import dump_yaml, near_names, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
 
-__all__ = ["Schema", "SchemaDraft", "read_yaml"]
+__all__ = ["Schema", "SchemaDraft"]
 
 _FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
 
@@ -75,7 +76,9 @@ class Schema(Mapping):
             raise PublicValueError("columns must be a non-empty mapping of names to columns.")
         for name, column in columns.items():
             if not isinstance(name, str):
-                raise PublicValueError(f"Column names must be strings, got {name!r}.")
+                raise PublicValueError(
+                    f"Column names must be strings, got {name!r}: quote it in a file."
+                )
             if not isinstance(column, Column):
                 raise PublicValueError(
                     f"Column {name!r} must be one of {', '.join(k.__name__ for k in _NAMES)}."
@@ -288,34 +291,21 @@ class Schema(Mapping):
     @classmethod
     def from_json(cls, text: str, *, folder: str | Path | None = None) -> Self:
         """Build a schema from JSON; see `from_dict`."""
-        return cls.from_dict(json.loads(text), folder=folder)
+        return cls.from_dict(read_json(text), folder=folder)
 
     def to_yaml(self) -> str:
         """Return the schema as YAML."""
-        return yaml.safe_dump(self.to_dict(), sort_keys=False)
+        return dump_yaml(self.to_dict())
 
     @classmethod
     def from_yaml(cls, text: str, *, folder: str | Path | None = None) -> Self:
         """Build a schema from YAML; see `from_dict`.
 
-        YAML reads the bare words ``yes`` and ``no`` as booleans: quote labels.
+        A plain word is a number, a truth value or null only where YAML 1.1 and 1.2 agree, and
+        otherwise a text: ``yes``, ``NO``, ``00501`` and ``12:30`` are labels. A label that would
+        lose how it is written, such as ``250.00``, must be quoted, and no key may be repeated.
         """
         return cls.from_dict(read_yaml(text), folder=folder)
-
-
-def read_yaml(text):
-    """Return what a YAML text declares, or raise an error that names the position alone."""
-    try:
-        declaration = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-    else:
-        if isinstance(declaration, str):
-            raise PublicValueError("text must be the YAML of a schema, not the path of a file.")
-        return declaration
-    # Only the position is shown, as a table may have been given instead of a schema.
-    place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    raise PublicValueError(f"text must be valid YAML{place}.")
 
 
 def _column_to_dict(column):
@@ -339,20 +329,26 @@ def _column_from_dict(name, entry, folder=None):
     given = dict(entry)
     kind = given.pop("type", None)
     if not isinstance(kind, str) or kind not in _TYPES:
+        found = get_close_matches(kind, _TYPES, n=1) if isinstance(kind, str) else []
+        near = f": did you mean {found[0]!r}?" if found else ""
         raise PublicValueError(
-            f"Column {name!r}: type must be one of {list(_TYPES)}, got {given_as(kind)}."
+            f"Column {name!r}: type must be one of {list(_TYPES)}, got {given_as(kind)}{near}."
         )
-    if kind == "categorical" and "categories_from" in given:
+    if "categories_from" in given and kind in ("categorical", "open_categorical", "ordinal"):
         if "categories" in given:
             raise PublicValueError(
                 f"Column {name!r}: categories_from must not be given beside categories."
             )
         given["categories"] = _labels_of_file(name, given.pop("categories_from"), folder)
+    if kind == "ordinal" and "values" in given and "categories" not in given:
+        # The word of earlier releases.
+        given["categories"] = given.pop("values")
     known = fields(_TYPES[kind])
-    unknown = [key for key in given if key not in {field.name for field in known}]
+    words = [field.name for field in known]
+    unknown = [key for key in given if key not in words]
     missing = [f.name for f in known if f.default is MISSING and f.name not in given]
     if unknown or missing:
-        fault = f"unknown {unknown}" if unknown else f"missing {missing}"
+        fault = offered(unknown, ["type", *words]) if unknown else f"missing {missing}"
         raise PublicValueError(f"Column {name!r}: {fault} in a {kind} declaration.")
     try:
         return _TYPES[kind](**given)
@@ -447,7 +443,7 @@ class SchemaDraft:
         blocks = []
         for name, entry in self.declaration.items():
             note = f"# {self.notes[name]}\n" if name in self.notes else ""
-            blocks.append(note + yaml.safe_dump({name: entry}, sort_keys=False))
+            blocks.append(note + dump_yaml({name: entry}))
         return "".join(blocks)
 
 
@@ -456,7 +452,7 @@ def _call(entry):
     if entry["type"] == GAP:
         return GAP
     fields = {key: "..." if v == GAP else _literal(v) for key, v in entry.items() if key != "type"}
-    bare = () if GAP in entry.values() else ("low", "high", "categories", "values")
+    bare = () if GAP in entry.values() else ("low", "high", "categories")
     arguments = [text if key in bare else f"{key}={text}" for key, text in fields.items()]
     return f"{_TYPES[entry['type']].__name__}({', '.join(arguments)})"
 
@@ -481,7 +477,8 @@ def _check_records(schema, frame):
     faults = {"missing": missing, "more than once": twice}
     if any(faults.values()):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
-        raise PublicValueError(f"frame must have each column of the schema once: {words}.")
+        hint = near_names(missing, frame.columns)
+        raise PublicValueError(f"frame must have each column of the schema once: {words}.{hint}")
     counts = {name: _count(column, frame[name]) for name, column in schema.items()}
     return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
 

@@ -1,5 +1,6 @@
 """DPSlicedWassersteinGenerator: private generative networks for tables and points."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Self
@@ -96,7 +97,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
-    schema : Schema or None, default=None
+    schema : Schema, str, path-like or None, default=None
         The public declaration of the columns of a table. Give either this or ``domain``.
     domain : Domain, callable or None, default=None
         The public set that holds the records, or a function of ``n_features`` that returns it.
@@ -209,7 +210,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         epsilon: float = 1.0,
         delta: float | str = "auto",
         *,
-        schema: Schema | None = None,
+        schema: Schema | str | os.PathLike | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         latent_dim: int = 2,
         training: Training | None = None,

@@ -1,5 +1,6 @@
 """SmoothedSlicedWassersteinGenerator: a network trained on noisy releases of private records."""
 
+import os
 from collections.abc import Callable
 from typing import Self
 
@@ -88,7 +89,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         Privacy budget of the whole fit, in nats; ``np.inf`` releases without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
-    schema : Schema or None, default=None
+    schema : Schema, str, path-like or None, default=None
         The public declaration of the columns of a table. Give either this or ``domain``.
     domain : Domain, callable or None, default=None
         The public set that holds the records, or a function of ``n_features`` that returns it.
@@ -289,7 +290,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         epsilon: float = 1.0,
         delta: float | str = "auto",
         *,
-        schema: Schema | None = None,
+        schema: Schema | str | os.PathLike | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         labels: str | None = None,
         classes: ArrayLike | None = None,

@@ -1,6 +1,7 @@
 """RelationalSampler: synthesis of persons with many rows, in tables with keys."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -73,7 +74,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         Privacy budget of the whole fit, in nats; ``np.inf`` adds no noise.
     delta : float, default=1e-5
         Failure probability of the guarantee, in (0, 1).
-    schema : RelationalSchema or Table
+    schema : RelationalSchema, Table, str or path-like
         The public declaration of the tables and their keys; a Table declares a panel.
     target : str, list of str or None, default=None
         Columns to predict from the others, as "table.column", or "column" if the schema is a
@@ -269,7 +270,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
-        schema: RelationalSchema | Table,
+        schema: RelationalSchema | Table | str | os.PathLike,
         target: str | Sequence[str] | None = None,
         constraints: Mapping[str, Sequence[Rule]] | Sequence[Rule] | None = None,
         population_size: int = 10_000,

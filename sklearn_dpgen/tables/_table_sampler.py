@@ -1,6 +1,7 @@
 """TableSampler: maximum-entropy synthesis of tables from noisy low-order marginals."""
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -71,7 +72,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         Privacy budget of the whole fit, in nats; ``np.inf`` adds no noise.
     delta : float, default=1e-5
         Failure probability of the guarantee, in (0, 1).
-    schema : Schema
+    schema : Schema, str or path-like
         The public declaration of the columns. Labels of an ``OpenCategorical`` are discovered.
     target : str, list of str or None, default=None
         Columns to predict from the others. Their pairs are released first, and alone if records
@@ -312,7 +313,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
-        schema: Schema,
+        schema: Schema | str | os.PathLike,
         target: str | Sequence[str] | None = None,
         marginals: str | Sequence[tuple[str, ...]] = "auto",
         n_bins: int | str | Mapping = "auto",

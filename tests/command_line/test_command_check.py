@@ -23,11 +23,11 @@ def test_a_schema_alone(run):
         ("age: {type: numeric, low: 3, high: 2}", "low must be smaller"),
         ("age: {type: number, low: 1, high: 2}", "type must be one of"),
         ("age: {type: numeric, low: '...', high: 2}", "is a draft: declare 'age' (low)"),
-        ("age: {type: categorical, categories: [yes, 1]}", "must be distinct"),
+        ("age: {type: categorical, categories: [true, 1]}", "must be distinct"),
         ("- age", "must map column names"),
         ("age: 3", "Column 'age'"),
         ("", "must map column names"),
-        ("age: [", "is not valid YAML: see line"),
+        ("age: [", "must be valid YAML: see line"),
         ("a: {type: categorical, categories: [x]}", "At least one column must be neither constant"),
     ],
 )
@@ -47,7 +47,7 @@ def test_a_schema_of_json(run, folder):
     (folder / "schema.json").write_text(text, encoding="utf-8")
     assert run("check", "schema.json", "table.csv").code == 0
     (folder / "schema.json").write_text(text[:-3], encoding="utf-8")
-    assert "is not valid JSON: see line 1" in run("check", "schema.json").out
+    assert "must be valid JSON: see line 1" in run("check", "schema.json").out
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -117,12 +117,15 @@ def test_undeclared_columns_are_listed(run, form):
 
 def test_where_a_declared_column_is_missing_the_others_are_not_named(run):
     """The first line may then be a record of a file without a header."""
-    table = pd.read_csv("table.csv").rename(columns={"grade": "Grade"})
+    table = pd.read_csv("table.csv").rename(columns={"grade": "secret"})
     table.to_csv("table.csv", index=False)
     done = run("check", "schema.yaml", "table.csv")
     assert done.code == 1
     assert "missing ['grade']" in done.out
-    assert "Grade" not in done.all
+    assert "secret" not in done.all
+    # Other letters of a declared name are offered.
+    table.rename(columns={"secret": "Grade"}).to_csv("table.csv", index=False)
+    assert "The table has 'grade' as 'Grade'" in run("check", "schema.yaml", "table.csv").out
 
 
 def test_rows_of_other_lengths(run, folder):

@@ -33,12 +33,12 @@ born,,date,,,,no,,
 
 DECLARED = {
     "age": Numeric(18, 100, integer=True),
-    "sex": Categorical([1, 2], nullable=True),
+    "sex": Categorical([1, 2], missing=[9]),
     "plan": Categorical(["basic", "plus"]),
     "zip": Categorical(["01", "02"]),
     "grade": Ordinal([1, 2, 3]),
     "member": Categorical([False, True]),
-    "bmi": Numeric(10, 80.5, nullable=True),
+    "bmi": Numeric(10, 80.5, missing=[-1, -2]),
     "visit": Datetime("2020-01-01", "2024-12-31", resolution="D"),
     "seen": Datetime("2020-01-01", "2024-12-31T12:30", nullable=True),
 }
@@ -49,14 +49,13 @@ from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 schema = Schema({
     # age at entry, years
     "age": Numeric(18, 100, integer=True),
-    # make null: 9
-    "sex": Categorical([1, 2], nullable=True),
+    "sex": Categorical([1, 2], nullable=True, missing=[9]),
     "plan": Categorical(["basic", "plus"]),
     "zip": Categorical(["01", "02"]),
     "grade": Ordinal([1, 2, 3]),
     "member": Categorical([False, True]),
-    # kg/m², make null: -1, -2
-    "bmi": Numeric(10, 80.5, nullable=True),
+    # kg/m²
+    "bmi": Numeric(10, 80.5, nullable=True, missing=[-1, -2]),
     "visit": Datetime("2020-01-01", "2024-12-31", resolution="D"),
     "seen": Datetime("2020-01-01", "2024-12-31T12:30", nullable=True),
     # EUR
@@ -106,7 +105,7 @@ def test_a_data_dictionary():
 @pytest.mark.parametrize("kind", ["number", "integer", "date", "timestamp", "string", "ordinal"])
 def test_a_gap_cannot_be_used(kind, nullable):
     rows = [{"name": "x", "type": kind, "nullable": nullable}]
-    fields = {"string": ("categories",), "ordinal": ("values",)}.get(kind, ("low", "high"))
+    fields = {"string": ("categories",), "ordinal": ("categories",)}.get(kind, ("low", "high"))
     bounds = {"number": 5, "integer": 5}.get(kind, "2020-01-01")
     one_known = [{**rows[0], "max": bounds}] if "low" in fields else rows
     for codebook, gaps in ((rows, fields), (one_known, fields[:1])):
@@ -167,19 +166,19 @@ TABLE_SCHEMA = {
 def test_a_table_schema():
     schema = Schema(
         {
-            "age": Numeric(0, 120, integer=True, nullable=True),
+            "age": Numeric(0, 120, integer=True, missing=["NA"]),
             "sex": Categorical(["f", "m"]),
-            "grade": Ordinal([1, 2], nullable=True),
+            "grade": Ordinal([1, 2], missing=["-9"]),
             "code": Categorical([1, 2]),
-            "day": Datetime("2020-01-01", "2021-01-01", resolution="D", nullable=True),
-            "left": Categorical(["a", "b"], nullable=True),
+            "day": Datetime("2020-01-01", "2021-01-01", resolution="D", missing=["NA"]),
+            "left": Categorical(["a", "b"], missing=["NA"]),
         }
     )
     assert_drafts(TABLE_SCHEMA, schema)
     assert_drafts(json.loads(json.dumps(TABLE_SCHEMA)), schema)
     code = Schema.draft(TABLE_SCHEMA).to_code()
-    assert "# Sex, make null: NA\n" in code
-    assert "# make null: -9\n" in code
+    assert "# Sex\n" in code
+    assert 'missing=["-9"]' in code
     assert_drafts(
         {"fields": [{"name": "x", "type": "boolean"}]},
         Schema({"x": Categorical([False, True], nullable=True)}),

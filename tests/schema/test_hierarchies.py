@@ -202,6 +202,6 @@ def test_files_need_a_folder(folder):
     both = {"type": "categorical", "categories": ["a"], "categories_from": "codes.txt"}
     with pytest.raises(PublicValueError, match="beside categories"):
         Schema.from_dict({"code": both}, folder=folder)
-    ordinal = {"type": "ordinal", "categories_from": "codes.txt"}
+    number = {"type": "numeric", "low": 0, "high": 1, "categories_from": "codes.txt"}
     with pytest.raises(PublicValueError, match="unknown"):
-        Schema.from_dict({"code": ordinal}, folder=folder)
+        Schema.from_dict({"code": number}, folder=folder)

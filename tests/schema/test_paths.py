@@ -1,0 +1,101 @@
+"""Estimators take the path of a schema file, and errors offer the names that were meant."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicValueError
+from sklearn_dpgen.mechanisms import TabularMechanism
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import (
+    Categorical,
+    Numeric,
+    RelationalSchema,
+    Schema,
+    Table,
+    read_schema,
+)
+from sklearn_dpgen.tables import RelationalSampler, TableSampler
+
+SCHEMA = Schema({"age": Numeric(0, 99), "land": Categorical(["NO", "SE"])})
+TABLES = RelationalSchema({"people": Table(SCHEMA)})
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.yaml").write_text(SCHEMA.to_yaml())
+    (tmp_path / "one.json").write_text("﻿" + SCHEMA.to_json())
+    (tmp_path / "all.yml").write_text(TABLES.to_yaml())
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", ["one.yaml", "one.json", Path("one.yaml")])
+@pytest.mark.parametrize("kind", [TableSampler, TabularMechanism, TabularEncoder])
+def test_an_estimator_takes_a_path(folder, path, kind):
+    estimator = kind(schema=path)
+    assert estimator.schema == SCHEMA
+    # What becomes of the file has no effect on the estimator, nor on its clone.
+    (folder / path).unlink()
+    assert clone(estimator).schema == SCHEMA
+    assert estimator.get_params()["schema"] == SCHEMA
+
+
+def test_set_params_takes_a_path(folder):
+    assert TableSampler(schema=TABLES).set_params(schema="one.yaml").schema == SCHEMA
+    assert RelationalSampler(schema="all.yml").schema == TABLES
+
+
+def test_a_fit_by_a_path(folder):
+    frame = pd.DataFrame({"age": range(40), "land": ["NO", "SE"] * 20})
+    given = {"epsilon": 200.0, "random_state": 0}
+    sampler = TableSampler(schema="one.yaml", **given).fit(frame)
+    assert set(sampler.sample(5)["land"]) <= {"NO", "SE"}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "error", "message"),
+    [
+        ("none.yaml", None, PublicFileNotFoundError, "an existing file, got 'none.yaml'"),
+        ("schema.txt", "", PublicValueError, "one of the endings .yaml"),
+        ("bytes.yaml", b"\xff\xfea", PublicValueError, "in UTF-8"),
+        ("draft.yaml", "a: {type: numeric, low: '...', high: 1}", PublicValueError, "is a draft"),
+        ("bad.yaml", "a: [", PublicValueError, "bad.yaml must be valid YAML: see line 1"),
+    ],
+)
+def test_files_that_are_no_schema(folder, path, text, error, message):
+    if text is not None:
+        (folder / path).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(error, match=message) as caught:
+        read_schema(path)
+    assert caught.value.__context__ is None
+    with pytest.raises(error, match=message):
+        TableSampler(schema=path)
+
+
+def test_files_of_a_schema_are_in_its_folder(folder):
+    (folder / "codes.txt").write_text("NO\nSE\n")
+    (folder / "two.yaml").write_text("land: {type: categorical, categories_from: codes.txt}")
+    assert read_schema("two.yaml") == Schema({"land": SCHEMA["land"]})
+
+
+@pytest.mark.parametrize("name", ["AGE", " age", "Age ", "a-ge"])
+def test_names_in_other_letters_are_offered(folder, name):
+    frame = pd.DataFrame({name: [1], "land": ["NO"]})
+    frame.to_csv("table.csv", index=False)
+    offer = f"The table has 'age' as {name!r}"
+    with pytest.raises(ValueError, match=offer):
+        SCHEMA.check(frame)
+    for table in (frame, "table.csv"):
+        with pytest.raises(ValueError, match=offer):
+            TableSampler(schema=SCHEMA).fit(table)
+
+
+def test_records_in_place_of_names_are_not_shown(folder):
+    # The first record of a file without a header is read as names.
+    Path("table.csv").write_text("secret 7,NO\n3,SE\n")
+    with pytest.raises(ValueError, match="age") as caught:
+        TableSampler(schema=SCHEMA).fit("table.csv")
+    assert "secret" not in str(caught.value)
