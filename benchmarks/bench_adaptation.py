@@ -166,9 +166,9 @@ def on_tables(names, methods, n_seeds):
     Yields
     ------
     list of dict
-        After every pass over the tables a row for each table, kind and method: mean accuracy in percent so far, its
-        gain over the source alone and the lowest gain of a seed, in points, and by what the default
-        adapted, for each seed.
+        After every pass over the tables a row for each table, kind and method: mean accuracy in
+        percent so far, its gain over the source alone and the lowest gain of a seed, in points, and
+        by what the default adapted, for each seed.
     """
     found = {}
     # Ten tasks at a time, of all kinds.
@@ -277,6 +277,12 @@ def comparisons(names=REPORTED_TASKS):
     return [(name, method, EPSILON, {}) for name in names for method in SETTINGS]
 
 
+def defaults():
+    """Return three tasks with the default, beside Algorithm 2 as printed."""
+    methods = ("source only", "default", "Algorithm 2")
+    return [(name, method, EPSILON, {}) for name in CURVES for method in methods]
+
+
 def budgets():
     """Return every task, method and smaller budget of the curves."""
     methods = ("private DANN", "projections", "moments")
@@ -319,6 +325,7 @@ PARTS = {
     "choice": (choices, "adaptation_choice"),
     "tasks": (comparisons, "adaptation"),
     "budgets": (budgets, "adaptation_budgets"),
+    "default": (defaults, "adaptation_default"),
 }
 
 

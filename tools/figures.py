@@ -809,6 +809,32 @@ def distance_errors(results):
     return table(head, rows, [5, 18, 8, 8, 17, 17, 10, 8, 9], title)
 
 
+SHIFTS = {"none": "No shift", "labels": "Labels", "sampling": "Sampling", "drift": "Drift"}
+
+
+def adaptation_tables(results):
+    """Return what the default of the domain adapter gains on tables, by the kind of shift."""
+    found = results.rows("adaptation_tables", method="default")
+    rows = []
+    for name in dict.fromkeys(row["table"] for row in found):
+        own = {row["kind"]: row for row in found if row["table"] == name}
+        cells = [_gain(own[kind]) if kind in own else NEVER for kind in SHIFTS]
+        rows.append([TITLES.get(name, name.replace("_", " ")), *cells])
+    worst = min(found, key=lambda row: row["lowest gain"])
+    title = (
+        f"Accuracy of the default of the domain adapter, percent, and in brackets its gain over "
+        f"the source alone, in points; by what it adapted; ε = {found[0]['epsilon']:g}, δ = 1e-5. "
+        f"The lowest gain of a fit is {worst['lowest gain']:+.1f}, on {worst['table']} with the "
+        f"shift {worst['kind']} (``bench_adaptation.py --part tables``)"
+    )
+    return table(["Table", *SHIFTS.values()], rows, [18, 20, 20, 20, 20], title)
+
+
+def _gain(row):
+    ways = ", ".join(dict.fromkeys(row["adapted by"].split(", ")))
+    return f"{row['accuracy']:.1f} ({row['gain']:+.1f}) {ways}"
+
+
 def _change(row):
     size = row["size"]
     return row["change"] if not size else f"{row['change']} {size:g}"
@@ -1006,6 +1032,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "threads": threads,
     "distance power": distance_power,
     "distance errors": distance_errors,
+    "adaptation tables": adaptation_tables,
     "introduction": introduction,
     "columns of numbers": columns,
     "free ranking": ranking,
