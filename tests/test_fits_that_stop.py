@@ -97,7 +97,10 @@ FITS = {
         MomentSampler(3.0, domain=BOX, labels="private", classes=[0, 1]),
         (X, HALVES),
     ),
-    "adapter": (SmoothedSlicedWassersteinAdapter(**ADAPTER), (X, SOURCE)),
+    "adapter": (
+        SmoothedSlicedWassersteinAdapter(release=NoisyRelease("records"), **ADAPTER),
+        (X, SOURCE),
+    ),
     "adapter by gradients": (DPSlicedWassersteinAdapter(**TRAINED, **FEATURES), (X, SOURCE)),
     "adapter from a private source": (
         DPSlicedWassersteinAdapter(private="source", **TRAINED, **FEATURES),

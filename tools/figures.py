@@ -809,6 +809,73 @@ def distance_errors(results):
     return table(head, rows, [5, 18, 8, 8, 17, 17, 10, 8, 9], title)
 
 
+SHIFTS = {"none": "No shift", "labels": "Labels", "sampling": "Sampling", "drift": "Drift"}
+
+
+def adaptation_tables(results):
+    """Return what the default of the domain adapter gains on tables, by the kind of shift."""
+    found = results.rows("adaptation_tables", method="default")
+    rows = []
+    for name in dict.fromkeys(row["table"] for row in found):
+        own = {row["kind"]: row for row in found if row["table"] == name}
+        cells = [_gain(own[kind]) if kind in own else NEVER for kind in SHIFTS]
+        rows.append([TITLES.get(name, name.replace("_", " ")), *cells])
+    worst = min(found, key=lambda row: row["lowest gain"])
+    title = (
+        f"Accuracy of the default of the domain adapter, percent, and in brackets its gain over "
+        f"the source alone, in points; by what it adapted; ε = {found[0]['epsilon']:g}, δ = 1e-5, "
+        f"mean of {found[0]['seeds']} seeds. The lowest gain of a fit is "
+        f"{worst['lowest gain']:+.2f}, on {worst['table']} with the shift {worst['kind']} "
+        "(``bench_adaptation.py --part tables``)"
+    )
+    chosen = results.rows("adaptation_tables_choice")
+    names = " and ".join(dict.fromkeys(f"*{row['table']}*" for row in chosen))
+    told = [
+        f"{words} {row['gain']:+.1f}, on *{row['table']}* with the shift {row['kind']}"
+        for method, words in (
+            ("default", "the default"),
+            ("moments", "a map in any case"),
+            ("recentered", "a shift by the difference of the means"),
+        )
+        for row in [min((r for r in chosen if r["method"] == method), key=lambda row: row["gain"])]
+    ]
+    note = (
+        f"On two of the tables for choosing, {names}, other methods were measured too. The lowest "
+        f"mean gain of 3 seeds has {'; '.join(told)} (``--part tables_choice``)."
+    )
+    whole = table(["Table", *SHIFTS.values()], rows, [18, 20, 20, 20, 20], title)
+    return whole + "\n\n" + textwrap.fill(note, 120)
+
+
+def adaptation_default(results):
+    """Return the default of the domain adapter beside Algorithm 2, on three tasks."""
+    found = results.rows("adaptation_default")
+    methods = list(dict.fromkeys(row["method"] for row in found))
+    rows = [
+        [task.replace("-", " to ")]
+        + [
+            f"{row['accuracy']:.1f}"
+            for method in methods
+            for row in results.rows("adaptation_default", task=task, method=method)
+        ]
+        for task in dict.fromkeys(row["task"] for row in found)
+    ]
+    seeds = results.file("adaptation_default")["meta"]["seeds"]
+    title = (
+        f"The default of the domain adapter, without a domain, beside Algorithm 2 without its half "
+        f"that is not covered, percent, ε = {found[0]['epsilon']:g}, δ = 1e-5, seeds: {seeds} "
+        "(``bench_adaptation.py --part default``)"
+    )
+    return table(
+        ["Task", *(method.capitalize() for method in methods)], rows, [25, 15, 15, 15], title
+    )
+
+
+def _gain(row):
+    ways = ", ".join(dict.fromkeys(row["adapted by"].split(", ")))
+    return f"{row['accuracy']:.1f} ({row['gain']:+.1f}) {ways}"
+
+
 def _change(row):
     size = row["size"]
     return row["change"] if not size else f"{row['change']} {size:g}"
@@ -1006,6 +1073,8 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "threads": threads,
     "distance power": distance_power,
     "distance errors": distance_errors,
+    "adaptation tables": adaptation_tables,
+    "adaptation default": adaptation_default,
     "introduction": introduction,
     "columns of numbers": columns,
     "free ranking": ranking,

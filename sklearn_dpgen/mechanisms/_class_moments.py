@@ -309,6 +309,28 @@ class MomentPlan:
             words["records of a class"] = count_words([scale], coarse.n_samples)
         return words
 
+    def measure(self, X: np.ndarray, codes: np.ndarray, noise: NoiseSource) -> NoisyMoments:
+        """Release the moments, and return them as they are.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, d)
+        codes : ndarray of int of shape (n_samples,)
+        noise : NoiseSource
+
+        Returns
+        -------
+        NoisyMoments
+        """
+        mechanism, run = self.mechanism, self.mechanism.run()
+
+        def release(query, X, codes):
+            return run.release(X, codes, noise)
+
+        return release_moments(
+            mechanism.queries, mechanism.noise_scales, release, X, codes, self.sizes
+        )
+
     def release(
         self,
         X: np.ndarray,
@@ -334,15 +356,7 @@ class MomentPlan:
         sizes : ndarray of shape (n_classes,)
             Sizes of the classes: noisy if they are released, otherwise the public ones.
         """
-        run = self.mechanism.run()
-
-        def release(query, X, codes):
-            return run.release(X, codes, noise)
-
-        mechanism = self.mechanism
-        moments = release_moments(
-            mechanism.queries, mechanism.noise_scales, release, X, codes, self.sizes
-        )
+        moments = self.measure(X, codes, noise)
         means, prior = moments.means, None
         if public is not None:
             means = shrunk_means(means, moments.mean_spreads, public)

@@ -1,5 +1,6 @@
 """SmoothedSlicedWassersteinAdapter: a classifier for a private domain without labels."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Self
@@ -9,14 +10,14 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Ball, Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import Plan, TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.nn import Training
-from sklearn_dpgen.persistence._declarations import Maybe
+from sklearn_dpgen.persistence._declarations import Array, Maybe
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.smoothed._features import (
     RADIUS,
@@ -27,12 +28,14 @@ from sklearn_dpgen.smoothed._features import (
 )
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
 from sklearn_dpgen.smoothed._releases import NoisyRelease, projected_laws, release_laws
+from sklearn_dpgen.smoothed._shifts import explain
 from sklearn_dpgen.smoothed._training import (
     adapt_to_moved,
     adapt_to_projections,
     adapt_to_releases,
     train_on_source,
 )
+from sklearn_dpgen.utils._normal_laws import denoised_covariances
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._source_and_target import (
     check_labels_of_both,
@@ -45,10 +48,12 @@ from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
     Real,
+    StrOptions,
     check_count,
     check_widths,
     fit_context,
     validate_data,
+    warn_user,
 )
 
 __all__ = ["ProjectedFeatures", "SmoothedSlicedWassersteinAdapter"]
@@ -57,6 +62,12 @@ __all__ = ["ProjectedFeatures", "SmoothedSlicedWassersteinAdapter"]
 _DTYPE = torch.float64
 # Automatic batch size for projections: smaller batches show little but their noise.
 _BATCH_SIZE = 512
+# Automatic weights of the distance, and of the cross-entropy of moved records.
+_WEIGHT, _WEIGHT_OF_MOVED = 3.0, 1.0
+# Radius of the ball of records without a domain, in units of the source's root mean square.
+_REACH = 2.0
+# Change of a share of a class that is worth a warning.
+_CHANGED = 0.05
 _EVENTS = {"records": "target_features", "projections": "target_projections"}
 
 
@@ -112,9 +123,11 @@ class ProjectedFeatures:
 class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     """Classifier of a private domain without labels, learned from a public one with labels.
 
-    A network is trained on the public source. Then features or moments of the private target are
-    released with noise. A map moves the source to the target, and the network is trained on the
-    moved records with the labels of the source. Only the releases depend on the target.
+    A network is trained on the public source. Then moments of the private target are released with
+    noise. If other shares of the classes explain them, the network's probabilities are corrected
+    for these. If the target lies elsewhere than the source, a map moves the source to it, and the
+    network is trained on the moved records with the labels of the source. Only the releases depend
+    on the target.
 
     Parameters
     ----------
@@ -124,32 +137,37 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / (number of target records).
     release : NoisyRelease or None, default=None
-        What is released of the target, and what is moved, by its ``kind``. None is that of
-        ``NoisyRelease()``.
+        What is released of the target, and what is moved, by its ``kind``. None is
+        ``NoisyRelease("moments")``.
 
+        - "moments", the default: mean and covariance of the records, in the two releases of
+          :class:`~sklearn_dpgen.moments.MomentSampler`. The map of records is the optimal one
+          between normal distributions with these moments, in closed form. The network is trained
+          on records of the source, both unchanged and moved.
         - "records": features of the records in the trained network, which stays fixed. A map of
           features moves their distribution, with noise added, to that of the releases in the
           squared sliced Wasserstein distance. An "auto" batch is one record.
-        - "projections": Algorithm 2 of [1]_. Each step releases noisy projections of the current
-          features of a secret batch, on directions of its own. A map of records is trained by the
-          same distance between features, and the whole network is trained throughout. An "auto"
-          batch is 512 records, or all, on ``feature_dim`` directions.
-        - "moments": mean and covariance of the records, in the two releases of
-          :class:`~sklearn_dpgen.moments.MomentSampler`. The map of records is the optimal one
-          between normal distributions with these moments, in closed form. The network is trained
-          on records of the source, both unchanged and moved. Try this one first: it gives the
-          most information for a budget, and is the fastest.
+        - "projections": the half of Algorithm 2 of [1]_ that its guarantee covers. Each step
+          releases noisy projections of the current features of a secret batch, on directions of
+          its own. A map of records is trained by the same distance between features, and the
+          whole network is trained throughout. An "auto" batch is 512 records, or all, on
+          ``feature_dim`` directions.
     domain : Domain, callable or None, default=None
         The set that holds the target records, or a function of ``n_features`` that returns it.
-        Required with a ``release`` of moments, and used by it alone. Records outside are moved to
-        its nearest point.
+        Records outside are moved to its nearest point. None is a ball about the mean of the
+        source, of radius 2 sqrt(n_features), with columns in units of their spread in the source,
+        or of the root mean square of all spreads if that is larger: for columns in comparable
+        units. Used with a ``release`` of moments alone.
     feature_dim : int, default=32
         Number of features that are compared between the domains.
-    adaptation_weight : float, default=3.0
+    adaptation_weight : float or "auto", default="auto"
         Weight of the squared distance relative to the cross-entropy, in the training of the map.
         The distance is the mean over directions, times ``feature_dim``, in units of the radius of
         the features. With moments it is the weight of the cross-entropy of moved records relative
-        to that of unchanged ones. 0 trains on the source alone, and releases nothing.
+        to that of unchanged ones. "auto" is 3 with records and projections. With moments it
+        depends on them (``shift_``): no map where other shares of the classes explain the released
+        mean, or where it is closer to that than a standard deviation within classes, otherwise 1.
+        0 trains on the source alone, and releases nothing.
     source_batch_size : int, default=512
         Source records in a step.
     source_iter : int, default=3000
@@ -182,7 +200,13 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels of the source.
     domain_ : Domain
-        The set that holds the target records; with a ``release`` of moments only.
+        The set that holds the target records; with a ``release`` of moments only. Without a
+        ``domain``, a ball in units of the source.
+    shift_ : {"labels", "map", "none"}
+        What the network was adapted by: other shares of the classes, a map, or nothing.
+    class_shares_ : ndarray of shape (n_classes,)
+        The shares of the classes that the network assumes: for ``shift_ = "labels"`` of the target,
+        estimated from the release, otherwise of the source.
     privacy_ : PrivacyReport
         The guarantee of the fit, for target records.
     noise_multiplier_ : float
@@ -206,8 +230,9 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     :Public: Numbers of source and target records; ``sample_domain``; names of the columns; source
         records and their labels; ``domain``, with a ``release`` of moments. With ``unit``: numbers
         of persons, and not those of their rows.
-    :Bounded by: Features of the network are moved into a ball of radius 1/2, each row by its own
-        norm: a record moves a release by 1 at most. For moments a ball around ``domain``.
+    :Bounded by: For moments a ball around ``domain``, or around the source. Features of the network
+        are moved into a ball of radius 1/2, each row by its own norm: a record moves a release by 1
+        at most.
     :Noise: Gaussian on secret batches of features, or on projections of them, by
         :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
         batches; on moments by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`. All in floating
@@ -221,11 +246,18 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         ``random_state`` that others know or guess.
     :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    The paper divides features by the largest norm in the batch, which is another release that is
-    not paid for. Here each row is clipped by its own norm.
+    **Shift of labels.** If only the shares of the classes change, the mean of the target is that of
+    the source with other shares, and a map to it does harm. So the released mean is compared with
+    what other shares explain. Where they do, within sampling and noise, no record is moved, and
+    their logarithms correct the logits. Where they do not, but the mean is less than a standard
+    deviation away, the network stays that of the source, with a warning: what distinguishes a
+    changed choice of records from changed records is not released.
 
-    In the paper the gradient of the distance also passes through the features of the target, which
-    the guarantee of the releases does not cover. Without that part, the distance would drive
+    **Algorithm 2** of the paper releases projections of features with noise. Its guarantee covers
+    these releases. It does not cover two steps: the paper divides features by the largest norm in
+    the batch, which is another release that is not paid for, and the gradient of the distance also
+    passes through the features of the target. Here each row is clipped by its own norm, and that
+    gradient is replaced. Without that part, the distance would drive
     features that both domains share apart. Here the distance trains a map of the source instead,
     and not the features. If the features stay fixed, all releases are of one distribution. They
     are then released without projection, which is equivalent to projecting on a whole orthonormal
@@ -265,13 +297,15 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         "module_": AdaptedNetwork,
         "n_iter_": int,
         "domain_": Maybe(Domain),
+        "shift_": str,
+        "class_shares_": Array("f", 1),
     }
     _parameter_constraints: dict = {
         **TrainedEstimator._parameter_constraints,
         "feature_dim": [Interval(Integral, 1, None, closed="left")],
         "release": [NoisyRelease, None],
         "domain": [Domain, callable, None],
-        "adaptation_weight": [Interval(Real, 0, None, closed="left")],
+        "adaptation_weight": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "source_batch_size": [Interval(Integral, 1, None, closed="left")],
         "source_iter": [Interval(Integral, 1, None, closed="left")],
         "source_learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -279,7 +313,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     }
     _settings = {"release": NoisyRelease, "training": Training}
     _setting_defaults: dict = {
-        "release": NoisyRelease().get_params(deep=False),
+        "release": NoisyRelease("moments").get_params(deep=False),
         "training": {
             "hidden_layer_sizes": (128,),
             "activation": "relu",
@@ -301,7 +335,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         release: NoisyRelease | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         feature_dim: int = 32,
-        adaptation_weight: float = 3.0,
+        adaptation_weight: float | str = "auto",
         source_batch_size: int = 512,
         source_iter: int = 3000,
         source_learning_rate: float = 0.002,
@@ -396,8 +430,14 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         TrainingDivergedError
             If a loss, a gradient or a parameter is not finite.
         ValueError
-            If the data or the parameters are invalid, there are fewer target rows than
-            ``batch_size``, or a ``release`` of moments has no ``domain``.
+            If the data or the parameters are invalid, or there are fewer target rows than
+            ``batch_size``.
+
+        Warns
+        -----
+        UserWarning
+            With moments, if nothing was adapted as the released mean does not tell how, or if other
+            shares of the classes explain it and a given weight moves the records all the same.
         """
         return self._fit(X, y, sample_domain)
 
@@ -440,13 +480,13 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         domain = None
         if self._released.kind == "moments":
             if self.domain is None:
-                raise ValueError(
-                    "A release of moments needs a domain, the set that holds the target records."
-                )
-            domain = resolve_domain(self.domain, n_features)
+                domain = Ball(_REACH * math.sqrt(n_features), n_features=n_features)
+            else:
+                domain = resolve_domain(self.domain, n_features)
         priced = self._price(n_samples, domain)
         if self._released.kind == "moments":
-            report = priced.report(name, noise, public=(*public, "domain"), **fields)
+            public = public if self.domain is None else (*public, "domain")
+            report = priced.report(name, noise, public=public, **fields)
         else:
             bounds = [Bound("feature_radius", RADIUS)]
             if self._released.kind == "projections":
@@ -504,10 +544,10 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         module : AdaptedNetwork
         source : tuple of Tensor
             Copies of the public records and their labels.
-        released : ReleasedLaws, tuple of ndarray, TrainingResult or None
-            Distributions of features, or mean and covariance of records. With
-            releases of projections, the result of the adaptation, which makes the releases. None
-            if nothing is released.
+        released : ReleasedLaws, tuple, TrainingResult or None
+            Distributions of features; or mean and covariance of records, as they were released,
+            and the standard deviation of the noise on the mean. With releases of projections, the
+            result of the adaptation, which makes the releases. None if nothing is released.
         """
         source, labels, target, persons = records
         noise_seed, init_seed, source_seed, line_seed, step_seed = split_random_state(seed, 5)
@@ -554,10 +594,14 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             noise = self._noise_source(noise_seed, "rows of persons", persons.codes)
             target = target[persons.draw(noise)]
         if self._released.kind == "moments":
-            X, codes = domain.project(target), np.zeros(len(target), dtype=np.int64)
+            X, codes = (
+                self._in_domain(target, source, domain),
+                np.zeros(len(target), dtype=np.int64),
+            )
             noise = self._noise_source(noise_seed, X, codes, domain)
-            (mean,), (covariance,), _ = priced.release(X, codes, noise)
-            return module, public, (mean, covariance)
+            moments = priced.measure(X, codes, noise)
+            (covariance,) = denoised_covariances(moments.covariances, moments.spreads)
+            return module, public, (moments.means[0], covariance, float(moments.mean_spreads[0]))
         features = feature_records(module, as_tensor(target, device=device, dtype=_DTYPE))
         laws = release_laws(
             priced.records,
@@ -577,15 +621,98 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         module, source, releases = released
         self.noise_multiplier_ = plan.report.noise_multiplier or 0.0
         self.loss_curve_, self.n_iter_ = [], self.source_iter
+        counts = np.bincount(as_array(source[1], dtype=np.int64), minlength=len(self.classes_))
+        self.shift_, self.class_shares_ = "none", counts / counts.sum()
         if releases is not None:
             domain = plan.details[1]
+            self.shift_ = "map"
             if domain is not None:
                 self.domain_ = domain
-            if self._released.kind != "projections":
-                releases = self._adapt(module, source, releases, seed)
-            self.loss_curve_ = releases.loss_curve
-            self.n_iter_ += releases.n_iter
+                n_target = int(plan.details[0].sizes[0])
+                self._explain(module, source, releases, domain, n_target)
+            if self.shift_ == "map":
+                if self._released.kind != "projections":
+                    releases = self._adapt(module, source, releases, seed)
+                self.loss_curve_ = releases.loss_curve
+                self.n_iter_ += releases.n_iter
         self.module_ = module
+
+    def _units(self, source):
+        """Return the origin and the units of released records, from the public source.
+
+        Parameters
+        ----------
+        source : ndarray of shape (n, d)
+
+        Returns
+        -------
+        origin, units : ndarray of shape (d,)
+            0 and 1 with a ``domain``.
+        """
+        d = source.shape[1]
+        if self.domain is not None:
+            return np.zeros(d), np.ones(d)
+        spreads = source.std(axis=0)
+        units = np.maximum(spreads, math.sqrt(np.mean(spreads**2)))
+        return source.mean(axis=0), np.where(units > 0, units, 1.0)
+
+    def _in_domain(self, X, source, domain):
+        """Return rows as they are released, each a function of itself and of the source."""
+        origin, units = self._units(source)
+        with np.errstate(over="ignore"):
+            return domain.project((X - origin) / units)
+
+    def _explain(self, module, source, moments, domain, n_target):
+        """Explain released moments, and set the map or the shares of the classes of the network.
+
+        Parameters
+        ----------
+        module : AdaptedNetwork
+            Its map is set, or the constants of its classifier are changed.
+        source : tuple of Tensor
+            Public records and their labels.
+        moments : tuple
+            Mean, covariance, and standard deviation of the noise on the mean.
+        domain : Domain
+        n_target : int
+            Number of target records, or of persons.
+        """
+        X, labels = as_array(source[0]), as_array(source[1], dtype=np.int64)
+        mean, covariance, spread = moments
+        own = self._in_domain(X, X, domain)
+        shift = explain(own, labels, len(self.classes_), mean, spread, n_target)
+        automatic = self.adaptation_weight == "auto"
+        changed = np.abs(shift.shares - self.class_shares_).max() > _CHANGED
+        if automatic:
+            self.shift_ = shift.kind
+            if shift.kind == "labels":
+                change = np.log(shift.shares / self.class_shares_)
+                with torch.no_grad():
+                    module.classifier.bias += as_tensor(change, device=source[0].device)
+                self.class_shares_ = shift.shares
+            elif shift.kind == "none":
+                warn_user(
+                    "The released mean of the target is not that of the source with other shares "
+                    "of the classes, and not far from it: the network of the source is kept. If "
+                    "the records of each class have changed, adaptation_weight=1 adapts to that.",
+                    UserWarning,
+                )
+        elif shift.kind == "labels" and changed:
+            warn_user(
+                "Other shares of the classes explain the released mean of the target, and moving "
+                'records of the source would then do harm. adaptation_weight="auto" corrects the '
+                "shares instead.",
+                UserWarning,
+            )
+        if self.shift_ == "map":
+            origin, units = self._units(X)
+            matrix = normal_map(
+                np.cov(own, rowvar=False, ddof=0).reshape(covariance.shape), covariance
+            )
+            start = (X.mean(axis=0) - origin) / units - own.mean(axis=0)
+            module.transport.set_to(
+                units[:, None] * matrix / units, origin + units * (mean + matrix @ start)
+            )
 
     def _adapt(self, module, source, releases, seed):
         """Adapt the network to releases, and return the TrainingResult.
@@ -593,27 +720,27 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         Parameters
         ----------
         module : AdaptedNetwork
-            Trained in place.
+            Trained in place. With moments its map is set.
         source : tuple of Tensor
             Public records and their labels.
-        releases : ReleasedLaws, ProjectedFeatures or tuple of ndarray
-            ``ProjectedFeatures`` makes a release at each step; a tuple is a mean and a covariance.
+        releases : ReleasedLaws, ProjectedFeatures or tuple
+            ``ProjectedFeatures`` makes a release at each step. Moments are not used again.
         seed : int or None
         """
         X, labels = source
+        of_moments = self._released.kind == "moments"
+        weight = self.adaptation_weight
+        if isinstance(weight, str):
+            weight = _WEIGHT_OF_MOVED if of_moments else _WEIGHT
         options = self._training_options() | {
             "generator": torch_generator(seed, X.device),
             "callback": self._training.callback,
             "max_iter": self._training.max_iter,
             "learning_rate": self._training.learning_rate,
-            "weight": self.adaptation_weight,
+            "weight": weight if of_moments else weight * self.feature_dim,
         }
-        if self._released.kind == "moments":
-            mean, covariance = releases
-            own = np.cov(as_array(X), rowvar=False, ddof=0).reshape(covariance.shape)
-            module.transport.set_to(normal_map(own, covariance), mean)
+        if of_moments:
             return adapt_to_moved(module, X, labels, **options)
-        options["weight"] *= self.feature_dim
         if self._released.kind == "projections":
             return adapt_to_projections(module, X, labels, releases, **options)
         with torch.no_grad():

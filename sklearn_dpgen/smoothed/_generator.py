@@ -272,7 +272,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     }
     _settings = {"release": NoisyRelease, "training": Training}
     _setting_defaults: dict = {
-        "release": NoisyRelease().get_params(deep=False),
+        "release": NoisyRelease("records").get_params(deep=False),
         "training": {
             "hidden_layer_sizes": (200, 200),
             "activation": "relu",

@@ -61,9 +61,10 @@ class NoisyRelease(Settings):
 
     Parameters
     ----------
-    kind : {"records", "moments", "projections"}, default="records"
+    kind : {"records", "moments", "projections"} or None, default=None
         What is released with noise: records of secret batches, means and covariances, or
-        projections of a new batch on new directions at each step of the training.
+        projections of a new batch on new directions at each step of the training. None is the
+        estimator's own choice: "records" of the generator, "moments" of the adapter.
     batch_size : int or "auto", default="auto"
         Records of one release, drawn without replacement, at most all. Public classes contribute
         in proportion to their sizes, at least one record each. Smaller batches give more
@@ -100,7 +101,7 @@ class NoisyRelease(Settings):
     """
 
     _parameter_constraints: dict = {
-        "kind": [StrOptions({"records", "moments", "projections"})],
+        "kind": [StrOptions({"records", "moments", "projections"}), None],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_epochs": [Interval(Real, 0, None, closed="neither")],
         "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -110,7 +111,7 @@ class NoisyRelease(Settings):
 
     def __init__(
         self,
-        kind: str = "records",
+        kind: str | None = None,
         *,
         batch_size: int | str = "auto",
         n_epochs: float = 20.0,

@@ -256,7 +256,10 @@ CASES = {
     ),
     "smoothed adapter": Case(
         SmoothedSlicedWassersteinAdapter(
-            source_iter=2, feature_dim=2, release=NoisyRelease(batch_size=4), **TRAINED
+            source_iter=2,
+            feature_dim=2,
+            release=NoisyRelease("records", batch_size=4),
+            **TRAINED,
         ),
         _adapted,
         _adapter_sizes,

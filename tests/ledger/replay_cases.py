@@ -471,7 +471,11 @@ AUTO = {
         private="sides",
     ),
     "auto: smoothed adapter": Replayed(
-        SmoothedSlicedWassersteinAdapter(source_iter=2, training=TRAINING), _adapted, fixed_side=0
+        SmoothedSlicedWassersteinAdapter(
+            release=NoisyRelease("records"), source_iter=2, training=TRAINING
+        ),
+        _adapted,
+        fixed_side=0,
     ),
     "auto: smoothed adapter of projections": Replayed(
         SmoothedSlicedWassersteinAdapter(

@@ -32,6 +32,7 @@ def tiny(**options):
     small = {
         "training__hidden_layer_sizes": (4,),
         "feature_dim": 3,
+        "release__kind": "records",
         "release__batch_size": 5,
         "source_batch_size": 8,
         "source_iter": 3,
@@ -298,6 +299,7 @@ def test_a_search_sees_the_target(shifted):
     X, y, domain = (rows[::4] for rows in shifted)
     options = {
         "epsilon": np.inf,
+        "release__kind": "records",
         "training__hidden_layer_sizes": (32,),
         "feature_dim": 4,
         "training__max_iter": 200,
@@ -356,7 +358,11 @@ def test_a_search_sees_the_target(shifted):
             "feature_dim": 1,
             "release__n_projections": 1,
         },
-        {"release__kind": "moments", "domain": Box(-9, 9, n_features=4)},
+        {
+            "release__kind": "moments",
+            "domain": Box(-9, 9, n_features=4),
+            "adaptation_weight": 1.0,
+        },
     ],
     ids=lambda options: ", ".join(map(str, options.values())),
 )

@@ -22,6 +22,7 @@ def tiny(**options):
     small = {
         "release__kind": "moments",
         "domain": partial(Ball, 5.0),
+        "adaptation_weight": 1.0,
         "training__hidden_layer_sizes": (6,),
         "feature_dim": 4,
         "source_batch_size": 8,
@@ -176,9 +177,7 @@ def test_it_is_the_domain_that_they_are_moved_into(table, monkeypatch):
     assert apart() > 1e-6
 
 
-def test_a_domain_is_needed(table):
-    with pytest.raises(ValueError, match="needs a domain"):
-        fitted(tiny(domain=None), table)
+def test_a_domain_has_the_width_of_the_records(table):
     with pytest.raises(ValueError, match="domain has 3 features, X has 20 features"):
         fitted(tiny(domain=Ball(1.0, n_features=3)), table)
 

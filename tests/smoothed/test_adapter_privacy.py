@@ -19,6 +19,7 @@ def tiny(**options):
     small = {
         "training__hidden_layer_sizes": (6,),
         "feature_dim": 4,
+        "release__kind": "records",
         "release__batch_size": 6,
         "release__n_epochs": 1.2,
         "release__n_projections": 12,

@@ -20,7 +20,10 @@ def make(request, tiny_generator, labelled):
             return tiny_generator(**options).fit(labelled.X)
         adapter = SmoothedSlicedWassersteinAdapter(source_iter=2, feature_dim=3, random_state=0)
         adapter.set_params(
-            training__hidden_layer_sizes=(4,), training__max_iter=3, release__n_epochs=1.0
+            training__hidden_layer_sizes=(4,),
+            training__max_iter=3,
+            release__kind="records",
+            release__n_epochs=1.0,
         )
         adapter.set_params(**options)
         return adapter.fit(labelled.X, np.arange(40) % 2, sample_domain=SOURCE)
@@ -96,4 +99,4 @@ def test_searches_reach_nested_settings(tiny_generator, labelled):
     chosen = found.best_estimator_
     assert chosen.release.kind == found.best_params_["release__kind"]
     assert chosen.training.learning_rate == found.best_params_["training__learning_rate"]
-    assert (generator.release.kind, generator.training.learning_rate) == ("records", None)
+    assert (generator.release.kind, generator.training.learning_rate) == (None, None)

@@ -109,8 +109,8 @@ def test_a_plan_refuses_what_a_fit_refuses(tiny_generator):
         tiny_generator(release__kind="projections", n_generators=2).plan(40, 3)
     with pytest.raises(ValueError, match="class_sizes must be integers that add up"):
         tiny_generator().plan(40, 3, class_sizes=[16, 23])
-    with pytest.raises(ValueError, match="A release of moments needs a domain"):
-        adapter_of("moments", domain=None).plan(30, 3)
+    with pytest.raises(ValueError, match="batch_size must be at most"):
+        adapter_of("records", release__batch_size=31).plan(30, 3)
 
 
 def test_a_plan_warns_as_a_fit_does(tiny_generator):

@@ -34,6 +34,7 @@ def adapted(**options):
     small = {
         "training__hidden_layer_sizes": (4,),
         "feature_dim": 3,
+        "release__kind": "records",
         "release__batch_size": 5,
         "release__n_epochs": 1.0,
     }
