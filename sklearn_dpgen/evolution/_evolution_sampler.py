@@ -335,7 +335,8 @@ class PrivateEvolutionSampler(VotingSampler):
         the first.
     votes : NoisyVotes or None, default=None
         How votes get noise, and what is made of them. Defaults: ``histogram="gaussian"``,
-        ``postprocess="simplex"``, ``threshold=0.0``, ``variant="practical"``, ``multiplicity=1``.
+        ``postprocess="simplex"``, ``threshold=0.0``, ``variant="practical"``, ``multiplicity=1``,
+        ``distance_share=0.0``.
     schedule : {"annealed", "theory"}, default="annealed"
         "annealed": few steps, variations half as far at each one unless votes ask for more, and
         the weighted candidates of the last step as the result (see Notes). "theory": the settings
@@ -385,6 +386,9 @@ class PrivateEvolutionSampler(VotingSampler):
         Set that holds the records, if declared.
     privacy_ : PrivacyReport
         The guarantee of the fit.
+    distances_, distance_errors_ : ndarray of shape (n_classes,)
+        With a ``distance_share``: noisy W1 between the records and the result, for each class or
+        for all records, and the standard deviation of the noise.
     noise_multiplier_ : float
         Standard deviation of the noise, or its scale, over the sensitivity.
     n_iter_ : int
@@ -408,7 +412,8 @@ class PrivateEvolutionSampler(VotingSampler):
         of persons, and not those of their rows.
     :Bounded by: One vote: in each histogram a record votes for one candidate, whatever the
         candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1. With
-        ``start="moments"`` also the declared domain: records outside are moved to it.
+        ``start="moments"`` or a ``distance_share`` also the declared domain: records outside are
+        moved to it.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, or Laplace
         with a threshold, by :class:`~sklearn_dpgen.mechanisms.ThresholdedLaplaceMechanism`, from
         the operating system's entropy; in floating point, or with ``noise="certified"`` and
@@ -420,8 +425,8 @@ class PrivateEvolutionSampler(VotingSampler):
         the candidates were made from; an embedding or a metric that looks at several records at a
         time; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
         ``random_state`` that others know or guess.
-    :Proof: :ref:`evolution-guarantee`; of moments :ref:`moments_sensitivity`; of certified noise
-        :ref:`certified_noise`.
+    :Proof: :ref:`evolution-guarantee`; of moments :ref:`moments_sensitivity`; of distances
+        :ref:`evolution_distance`; of certified noise :ref:`certified_noise`.
 
     T steps cost as much as one with noise σ/√T. With a public first population the records need no
     bound.
@@ -479,6 +484,7 @@ class PrivateEvolutionSampler(VotingSampler):
             "threshold": 0.0,
             "variant": "practical",
             "multiplicity": 1,
+            "distance_share": 0.0,
         }
     }
 
@@ -540,7 +546,8 @@ class PrivateEvolutionSampler(VotingSampler):
         Parameters
         ----------
         X : array-like, data frame or dask array of shape (n_samples, n_features)
-            Private records. A dask array may be larger than memory, except with start="moments".
+            Private records. A dask array may be larger than memory, except with start="moments"
+            or a ``distance_share``.
         y : array-like of shape (n_samples,) or None, default=None
             Labels. With labels each class evolves by itself, and ``sample`` draws records of a
             given class.
@@ -577,7 +584,7 @@ class PrivateEvolutionSampler(VotingSampler):
             start_share = _MOMENTS_SHARE if self.start == "moments" else self.start
         n_moments = sum(query.size for query in queries or ())
         votes = self._votes_plan(facts, settings[0].shares, sum(most), start_share, n_moments)
-        noise = votes.last_noise_scale
+        noise = votes.vote_scales[-1]
         voting = self._voting
         copies = voting.variant == "theory" and voting.postprocess == "threshold"
         if copies and voting.histogram == "gaussian":
@@ -591,7 +598,7 @@ class PrivateEvolutionSampler(VotingSampler):
         return Plan(report, EvolutionDetails(facts, settings, queries, votes))
 
     def _release(self, plan, records, seed):
-        """Return the votes of each step, the last populations, and the sizes of the classes.
+        """Return the votes of each step, sizes of the classes, the result, and its distances.
 
         The candidates of a step depend on the released votes of earlier steps, so the votes are
         post-processed between the releases.
@@ -633,7 +640,14 @@ class PrivateEvolutionSampler(VotingSampler):
                     degree = self._next_degree(degrees[code][0], parents, points, origins, weights)
                     degrees[code] = [degree, degree]
             history.append(results)
-        return history, populations, sizes
+        if self.schedule == "annealed":
+            populations = [votes.candidates for votes in history[-1]]
+            weights = [votes.weights for votes in history[-1]]
+        else:
+            weights = [np.full(len(points), 1 / len(points)) for points in populations]
+        votes_plan = plan.details.votes
+        distances = self._measure(votes_plan, facts, records, populations, weights, run, noise)
+        return history, sizes, populations, weights, distances
 
     def _first_populations(self, details, records, run, noise, rng):
         """Return the first population of each class, from the interface or released moments."""
@@ -654,14 +668,10 @@ class PrivateEvolutionSampler(VotingSampler):
 
     def _learn(self, plan, released, seed):
         """Set the candidates and their weights, from the votes of all steps."""
-        history, populations, sizes = released
-        if self.schedule == "annealed":
-            populations = [votes.candidates for votes in history[-1]]
-            weights = [votes.weights for votes in history[-1]]
-        else:
-            weights = [np.full(len(points), 1 / len(points)) for points in populations]
+        history, sizes, populations, weights, distances = released
         self.n_iter_ = len(history)
         self._set_candidates(plan, history, sizes, populations, weights)
+        self._set_distances(distances)
 
     def _embedding(self):
         return getattr(self.interface_, "embed", None) if self.embedding is None else self.embedding
