@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import ot
 from _evolution_runs import DELTA, EPSILON, Start, draw, evolution, fit, mean_error, on_grid, w1
+from scipy.spatial import KDTree
 from scipy.stats import norm
 
 from sklearn_dpgen.accounting import gaussian_sigma
@@ -28,6 +29,7 @@ __all__ = [
     "measure_algorithms",
     "measure_bounds",
     "measure_certificate",
+    "measure_rates",
     "measure_cheap",
     "measure_shift",
     "measure_steps",
@@ -267,6 +269,53 @@ def measure_certificate(runs):
         spread = float(np.std(found["bound, 0.05"], ddof=1))
         rows.append(row | {"standard deviation of the bound, 0.05": spread, "runs": runs})
         print(rows[-1], flush=True)
+    return rows
+
+
+def nearest_distance(X, V, weights):
+    """Return q + W1(h, w) of records and weighted points: between W1 and three times W1.
+
+    q is the mean distance to the nearest point of positive weight, and h are the votes for these.
+    By the triangle inequality W1 <= q + W1(h, w), and W1(h, w) <= q + W1, with q <= W1.
+    """
+    V, weights = V[weights > 0], weights[weights > 0]
+    distances, nearest = KDTree(V).query(X)
+    votes = np.bincount(nearest, minlength=len(V)) / len(X)
+    return float(distances.mean()) + transport(V, votes - weights / weights.sum())
+
+
+def measure_rates(runs):
+    """Return errors up to a million records, and the slopes of their logarithms."""
+    rows = []
+    methods = {
+        "annealed": ((10**3, 10**4, 10**5), {"start": "public"}),
+        "annealed, automatic start": ((10**3, 10**4, 10**5), {}),
+        "Algorithm 2": ((10**3, 3000, 10**4), {"votes__postprocess": "bounded_lipschitz"}),
+    }
+    for d, shape in [(d, shape) for d in (1, 2, 3, 4) for shape in ("quadrant", "curve")]:
+        for name, (sizes, options) in methods.items():
+            schedule = "theory" if name == "Algorithm 2" else "annealed"
+            if name.endswith("start") and d < 3:
+                continue
+            if name == "annealed" and d < 3:
+                sizes = (*sizes, 10**6)
+            means = []
+            for n in sizes:
+                found, start = [], time.process_time()
+                for run in range(runs):
+                    X = draw(shape, n, d, np.random.default_rng(run))
+                    delta = min(DELTA, 0.1 / n)
+                    sampler = fit(evolution(schedule, d, delta=delta, **options), X, run)
+                    found.append(nearest_distance(X, *weighted(sampler)))
+                means.append(found)
+                row = {"shape": shape, "d": d, "method": name, "n": n} | mean_error(found)
+                rows.append(row | {"seconds": (time.process_time() - start) / runs})
+                print(rows[-1], flush=True)
+            logarithms = np.log(np.array(means))
+            slopes = np.polyfit(np.log(sizes), logarithms, 1)[0]
+            row = {"shape": shape, "d": d, "method": name, "slope": float(slopes.mean())}
+            rows.append(row | {"deviation": float(slopes.std(ddof=1)), "largest n": sizes[-1]})
+            print(rows[-1], flush=True)
     return rows
 
 

@@ -392,6 +392,8 @@ class PublicFacts:
     domain : Domain or None
     n_features : int
         Number of columns.
+    is_blockwise : bool, default=False
+        Whether the records are a table of dask, which may be larger than memory.
     """
 
     n_samples: int
@@ -399,6 +401,7 @@ class PublicFacts:
     sizes: list[int]
     domain: Domain | None
     n_features: int
+    is_blockwise: bool = False
 
     @property
     def width(self):
