@@ -285,37 +285,31 @@ def nearest_distance(X, V, weights):
 
 
 def measure_rates(runs):
-    """Return errors up to a million records, and the slopes of their logarithms."""
+    """Return errors against the number of records in each dimension, and slopes of logarithms."""
     rows = []
-    methods = {
-        "annealed": ((10**3, 10**4, 10**5), {"start": "public"}),
-        "annealed, automatic start": ((10**3, 10**4, 10**5), {}),
-        "Algorithm 2": ((10**3, 3000, 10**4), {"votes__postprocess": "bounded_lipschitz"}),
-    }
-    for d, shape in [(d, shape) for d in (1, 2, 3, 4) for shape in ("quadrant", "curve")]:
-        for name, (sizes, options) in methods.items():
-            schedule = "theory" if name == "Algorithm 2" else "annealed"
-            if name.endswith("start") and d < 3:
-                continue
-            if name == "annealed" and d < 3:
-                sizes = (*sizes, 10**6)
-            means = []
-            for n in sizes:
-                found, start = [], time.process_time()
-                for run in range(runs):
-                    X = draw(shape, n, d, np.random.default_rng(run))
-                    delta = min(DELTA, 0.1 / n)
-                    sampler = fit(evolution(schedule, d, delta=delta, **options), X, run)
-                    found.append(nearest_distance(X, *weighted(sampler)))
-                means.append(found)
-                row = {"shape": shape, "d": d, "method": name, "n": n} | mean_error(found)
-                rows.append(row | {"seconds": (time.process_time() - start) / runs})
-                print(rows[-1], flush=True)
-            logarithms = np.log(np.array(means))
-            slopes = np.polyfit(np.log(sizes), logarithms, 1)[0]
-            row = {"shape": shape, "d": d, "method": name, "slope": float(slopes.mean())}
-            rows.append(row | {"deviation": float(slopes.std(ddof=1)), "largest n": sizes[-1]})
+    sizes = (10**3, 10**4, 10**5)
+    cases = [("quadrant", 1, "annealed", (*sizes, 10**6))]
+    cases += [("quadrant", d, "annealed", sizes) for d in (2, 3, 4)]
+    cases += [("curve", d, "annealed", sizes) for d in (2, 3)]
+    cases += [("quadrant", d, "theory", (1000, 3000, 10_000)) for d in (1, 2, 3, 4)]
+    for shape, d, schedule, sizes in cases:
+        options = {"start": "auto"}
+        if schedule == "theory":
+            options["votes__postprocess"] = "bounded_lipschitz"
+        found = np.empty((len(sizes), runs))
+        for i, n in enumerate(sizes):
+            start = time.process_time()
+            for run in range(runs):
+                X = draw(shape, n, d, np.random.default_rng(run))
+                sampler = evolution(schedule, d, delta=min(DELTA, 0.1 / n), **options)
+                found[i, run] = nearest_distance(X, *weighted(fit(sampler, X, run)))
+            row = {"shape": shape, "d": d, "schedule": schedule, "n": n} | mean_error(found[i])
+            rows.append(row | {"seconds": (time.process_time() - start) / runs})
             print(rows[-1], flush=True)
+        slopes = np.polyfit(np.log(sizes), np.log(found), 1)[0]
+        row = {"shape": shape, "d": d, "schedule": schedule, "slope": float(slopes.mean())}
+        rows.append(row | {"deviation": float(slopes.std(ddof=1)), "largest n": sizes[-1]})
+        print(rows[-1], flush=True)
     return rows
 
 
