@@ -98,7 +98,7 @@ def run(name, args):
 
 
 # First columns that are taken of a table, and budgets.
-WIDTHS, BUDGETS = (1, 2, 3, 4, 6, 9), (0.3, 1.0, 3.0, 10.0)
+WIDTHS, BUDGETS = (1, 2, 3, 4, 6, 9, 14), (0.3, 1.0, 3.0, 10.0)
 N_COMPARED, N_DRAWN = 1000, 2000
 
 

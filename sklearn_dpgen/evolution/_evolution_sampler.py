@@ -129,8 +129,8 @@ def next_degree(degree, moves, is_narrow, weights):
 _MOMENTS_SHARE = 0.2
 
 
-# From how many columns on, and from which ratio N of votes to noise, moments start by default.
-_MOMENTS_COLUMNS, _MOMENTS_SIGNAL = 3, 200
+# Numbers of columns, and the least ratio N of votes to noise, at which moments start by default.
+_MOMENTS_COLUMNS, _MOMENTS_SIGNAL = range(3, 15), 200
 
 
 def _takes_moments(sampler):
@@ -148,7 +148,7 @@ def _moments_pay(sampler, facts):
     plain = all(isinstance(factor, Box | Ball) for _, factor in flat_factors(domain))
     noise = vote_noise(sampler.epsilon, sampler._delta(facts.n_samples))
     signal = min(facts.sizes) / noise
-    return plain and domain.n_features >= _MOMENTS_COLUMNS and signal >= _MOMENTS_SIGNAL
+    return plain and domain.n_features in _MOMENTS_COLUMNS and signal >= _MOMENTS_SIGNAL
 
 
 def start_share(sampler, facts):
@@ -338,8 +338,8 @@ class PrivateEvolutionSampler(VotingSampler):
         released means and covariances of the classes. Moments are paid from the budget, and need
         a domain without another interface or ``public``, Gaussian noise and the annealed schedule.
         A number is their share of the budget, in the scale in which Gaussian releases add up;
-        "moments" is 0.2. "auto" takes moments where they can be had, for boxes and balls of at
-        least three features, if the votes of the smallest class exceed the noise on one count 200
+        "moments" is 0.2. "auto" takes moments where they can be had, for boxes and balls of 3 to
+        14 features, if the votes of the smallest class exceed the noise on one count 200
         times (see :func:`annealed_parameters`), with float noise and without dask; else "public".
     public : PublicTable, table, path, array-like or None, default=None
         With a schema a public table with some of its columns, as a

@@ -242,7 +242,8 @@ def test_the_automatic_start_follows_public_quantities():
     assert starts(1000, epsilon=3.0)
     assert not starts(500, epsilon=1.0)
     assert not starts(d=2)
-    assert starts(d=8)
+    assert starts(d=14)
+    assert not starts(d=15)
     # The smallest class decides.
     assert starts(4000, labels="public", class_sizes=[2000, 2000])
     assert not starts(4000, labels="public", class_sizes=[3500, 500])
