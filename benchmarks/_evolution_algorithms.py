@@ -5,7 +5,10 @@ import time
 
 import matplotlib.pyplot as plt
 import numpy as np
+import ot
 from _evolution_runs import DELTA, EPSILON, Start, draw, evolution, fit, mean_error, on_grid, w1
+from scipy.spatial import KDTree
+from scipy.stats import norm
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball
@@ -25,6 +28,8 @@ __all__ = [
     "draw_steps",
     "measure_algorithms",
     "measure_bounds",
+    "measure_certificate",
+    "measure_rates",
     "measure_cheap",
     "measure_shift",
     "measure_steps",
@@ -167,6 +172,144 @@ def measure_bounds(runs):
         bound = thresholded_laplace_bound(shares, 1000, EPSILON, DELTA, 2, 2.0) / 2
         rows.append({"votes": name, "Proposition 4.1": bound})
     rows.append({"draws": 1000, "Lemma E.5, ours": sampling_bound(1000, 2, 2.0) / 2})
+    return rows
+
+
+SHARES = (0.02, 0.05, 0.1, 0.2)
+LEVEL = 0.95
+# The largest of this many draws of the noise exceeds another one with probability 0.975.
+N_DRAWS = 39
+
+
+def transport(V, difference):
+    """Return W1 of two measures on points by their difference, which is shifted to sum 0."""
+    difference = difference - difference.mean()
+    more, fewer = difference.clip(0), (-difference).clip(0)
+    i, j, mass = more > 0, fewer > 0, more.sum()
+    if mass == 0:
+        return 0.0
+    costs = ot.dist(V[i], V[j], metric="euclidean")
+    return mass * ot.emd2(more[i] / mass, fewer[j] / fewer.sum(), costs, numItermax=10**9)
+
+
+def cell_radii(V, d):
+    """Return bounds on the distance of a point of the unit ball to the candidate it is nearest to.
+
+    A cube of the grid is covered from its middle by half of its diagonal.
+    """
+    axis = (np.arange(n := {1: 2000, 2: 200, 3: 40}[d]) + 0.5) * 2 / n - 1
+    grid = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
+    half = math.sqrt(d) / n
+    grid = grid[np.linalg.norm(grid, axis=1) <= 1 + half]
+    radii = np.zeros(len(V))
+    for chunk in np.array_split(grid, max(1, len(grid) * len(V) // 10**7)):
+        distances = ot.dist(chunk, V, metric="euclidean")
+        near = distances <= distances.min(axis=1, keepdims=True) + 2 * half
+        radii = np.maximum(radii, np.where(near, distances, 0).max(axis=0) + half)
+    return radii
+
+
+def other_bounds(X, sampler, noise, d, rng):
+    """Return what bounds W1 instead of a noisy W1: by cells for free, and by Proposition 5.1.
+
+    The votes of the last step bound W1 of the exact votes and the result, at level 0.975: W1 of the
+    noisy votes and the result, and the largest of 39 draws of their noise. The mean distance q to
+    the nearest candidate is bounded at level 0.975 too: by the noisy votes and the radii of the
+    cells, or by a release of q at a share of 0.05, whose sensitivity is the radius of the ball and
+    the least norm of a candidate.
+    """
+    n, last = len(X), sampler.history_[-1][0]
+    V, shares, sd = last.candidates, last.votes / len(X), noise[-1] / len(X)
+    draws = [transport(V, sd * rng.normal(size=len(V))) for _ in range(N_DRAWS)]
+    votes = transport(V, shares - last.weights) + max(draws)
+    radii = cell_radii(V, d)
+    mean, z = radii.mean(), norm.ppf((1 + LEVEL) / 2)
+    free = (radii - mean) @ shares + mean + z * sd * np.linalg.norm(radii - mean)
+    q = ot.dist(X, V, metric="euclidean").min(axis=1).mean()
+    farthest = min(2.0, 1 + np.linalg.norm(V, axis=1).min())
+    # Of all releases together the multiplier is that of one with a share of 1.
+    scale = farthest * sampler.noise_multiplier_ / math.sqrt(0.05) / n
+    return free + votes, q + scale * rng.normal() + z * scale + votes, q
+
+
+def measure_certificate(runs):
+    """Return confidence bounds on W1 by the share of the budget, beside those by other means."""
+    rows = []
+    cases = [(s, d, n) for s in ("clusters", "curve") for d in (1, 2, 3) for n in (1000, 5000)]
+    cases += [(s, d, n) for s in ("quadrant", "ball 1") for d in (1, 2, 3) for n in (1000, 5000)]
+    for shape, d, n in cases:
+        found = {}
+        for run in range(runs):
+            X, rng = draw(shape, n, d, np.random.default_rng(run)), np.random.default_rng(run)
+            for share in (0.0, *SHARES):
+                sampler = fit(evolution("annealed", d, votes__distance_share=share), X, run)
+                distance = w1(X, *weighted(sampler))
+                found.setdefault(f"W1, {share}", []).append(distance)
+                if share:
+                    bound = sampler.distance_bound(LEVEL)
+                    found.setdefault(f"bound, {share}", []).append(bound)
+                    found.setdefault(f"held, {share}", []).append(bound >= distance)
+                if share == 0.05:
+                    noise = list(sampler.privacy_.noise_scale.values())[:-1]
+                    free, nearest, q = other_bounds(X, sampler, noise, d, rng)
+                    V, w = weighted(sampler)
+                    costs = ot.dist(X, V[w > 0], metric="euclidean")
+                    mass = np.bincount(costs.argmin(axis=1), minlength=(w > 0).sum()) / n
+                    by_votes = costs.min(axis=1).mean() + transport(V[w > 0], mass - w[w > 0])
+                    found.setdefault("q", []).append(q)
+                    found.setdefault("free, by cells", []).append(free)
+                    found.setdefault("Proposition 5.1, 0.05", []).append(nearest)
+                    found.setdefault("q and votes", []).append(by_votes)
+                    # A stop that knows the distance after each step.
+                    steps = [w1(X, v.candidates, v.weights) for (v,) in sampler.history_]
+                    found.setdefault("best step", []).append(min(steps))
+                    found.setdefault("last is best", []).append(np.argmin(steps) + 1 == len(steps))
+        row = {"shape": shape, "d": d, "n": n}
+        row |= {name: float(np.mean(values)) for name, values in found.items()}
+        spread = float(np.std(found["bound, 0.05"], ddof=1))
+        rows.append(row | {"standard deviation of the bound, 0.05": spread, "runs": runs})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def nearest_distance(X, V, weights):
+    """Return q + W1(h, w) of records and weighted points: between W1 and three times W1.
+
+    q is the mean distance to the nearest point of positive weight, and h are the votes for these.
+    By the triangle inequality W1 <= q + W1(h, w), and W1(h, w) <= q + W1, with q <= W1.
+    """
+    V, weights = V[weights > 0], weights[weights > 0]
+    distances, nearest = KDTree(V).query(X)
+    votes = np.bincount(nearest, minlength=len(V)) / len(X)
+    return float(distances.mean()) + transport(V, votes - weights / weights.sum())
+
+
+def measure_rates(runs):
+    """Return errors against the number of records in each dimension, and slopes of logarithms."""
+    rows = []
+    sizes = (10**3, 10**4, 10**5)
+    cases = [("quadrant", 1, "annealed", (*sizes, 10**6))]
+    cases += [("quadrant", d, "annealed", sizes) for d in (2, 3, 4)]
+    cases += [("curve", d, "annealed", sizes) for d in (2, 3)]
+    cases += [("quadrant", d, "theory", (1000, 3000, 10_000)) for d in (1, 2, 3, 4)]
+    for shape, d, schedule, sizes in cases:
+        options = {"start": "auto"}
+        if schedule == "theory":
+            options["votes__postprocess"] = "bounded_lipschitz"
+        found = np.empty((len(sizes), runs))
+        for i, n in enumerate(sizes):
+            start = time.process_time()
+            for run in range(runs):
+                X = draw(shape, n, d, np.random.default_rng(run))
+                sampler = evolution(schedule, d, delta=min(DELTA, 0.1 / n), **options)
+                found[i, run] = nearest_distance(X, *weighted(fit(sampler, X, run)))
+            row = {"shape": shape, "d": d, "schedule": schedule, "n": n} | mean_error(found[i])
+            rows.append(row | {"seconds": (time.process_time() - start) / runs})
+            print(rows[-1], flush=True)
+        slopes = np.polyfit(np.log(sizes), np.log(found), 1)[0]
+        row = {"shape": shape, "d": d, "schedule": schedule, "slope": float(slopes.mean())}
+        rows.append(row | {"deviation": float(slopes.std(ddof=1)), "largest n": sizes[-1]})
+        print(rows[-1], flush=True)
     return rows
 
 

@@ -30,10 +30,11 @@ LARGEST = 3000
 
 
 def evolution(schedule, d=2, **params):
-    """Return the sampler at the paper's settings, or at ours."""
+    """Return the sampler at the paper's settings, or at ours, with a start from the domain."""
     if schedule == "theory":
         params = {"schedule": "theory", "votes__postprocess": "threshold", **params}
-    params = {"epsilon": EPSILON, "delta": DELTA, "domain": Ball(1.0, n_features=d), **params}
+    params = {"start": "public", "domain": Ball(1.0, n_features=d), **params}
+    params = {"epsilon": EPSILON, "delta": DELTA, **params}
     return PrivateEvolutionSampler().set_params(**params)
 
 

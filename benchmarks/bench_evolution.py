@@ -17,6 +17,8 @@ algorithms  Algorithms 1, 2, 3 and 5 as printed, the default, and what is cheape
             and two noisy marginals
 cheap       the default, one histogram, moments and marginals for other shapes and sizes
 shift       one histogram with its votes shifted to the public sum, and not
+certificate confidence bounds on W1 by a share of the budget, beside those from the votes
+rates       against up to a million records in one to four dimensions, with slopes
 bounds      the rates with their constants, and the contraction of the variations, measured
 steps       a picture of the steps of one run (figure 1)
 """
@@ -35,7 +37,9 @@ from _evolution_algorithms import (
     draw_steps,
     measure_algorithms,
     measure_bounds,
+    measure_certificate,
     measure_cheap,
+    measure_rates,
     measure_shift,
     measure_steps,
 )
@@ -268,6 +272,8 @@ PARTS = {
     "algorithms": (20, measure_algorithms, None),
     "cheap": (20, measure_cheap, None),
     "shift": (20, measure_shift, None),
+    "certificate": (10, measure_certificate, None),
+    "rates": (3, measure_rates, None),
     "bounds": (1, measure_bounds, None),
     "steps": (1, measure_steps, draw_steps),
 }

@@ -113,6 +113,7 @@ class Released(_Term):
     MARGINAL_COUNTS = "marginal_counts"
     START_MOMENTS = "start_moments"
     VOTES = "votes"
+    DISTANCE = "distance"
     CLASS_MEANS = "class_means"
     CLASS_SIZES = "class_sizes"
     SECOND_MOMENTS = "second_moments"

@@ -98,6 +98,7 @@ _RELEASED: dict[str, str] = {
     Released.MARGINAL_COUNTS: "of {times} marginals",
     Released.START_MOMENTS: "noisy moments for the first candidates",
     Released.VOTES: "noisy votes of the records for public candidates",
+    Released.DISTANCE: "noisy distance of the records to the result",
     Released.CLASS_MEANS: "noisy means by class",
     Released.CLASS_SIZES: "noisy class sizes",
     Released.SECOND_MOMENTS: "noisy second moments about the means",

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -11,13 +11,15 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
+from sklearn_dpgen.engines._tables import is_engine_table
 from sklearn_dpgen.evolution._schedules import (
     check_threshold,
     class_settings,
     first_degrees,
     threshold_settings,
+    vote_noise,
     warn_of_noise,
 )
 from sklearn_dpgen.evolution._tabular_variation import TabularVariation
@@ -25,6 +27,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     EuclideanVariation,
     VariationInterface,
     check_candidates,
+    flat_factors,
 )
 from sklearn_dpgen.evolution._voting_sampler import (
     ClassVotes,
@@ -126,12 +129,40 @@ def next_degree(degree, moves, is_narrow, weights):
 _MOMENTS_SHARE = 0.2
 
 
-def start_queries(sampler, facts):
-    """Return the queries of the moments that start the population, or None."""
+# Numbers of columns, and the least ratio N of votes to noise, at which moments start by default.
+_MOMENTS_COLUMNS, _MOMENTS_SIGNAL = range(3, 15), 200
+
+
+def _takes_moments(sampler):
+    """Return whether a population may start from moments."""
+    is_own = sampler.interface is sampler.schema is sampler.embedding is sampler.public is None
+    return is_own and (sampler._voting.histogram, sampler.schedule) == ("gaussian", "annealed")
+
+
+def _moments_pay(sampler, facts):
+    """Return whether moments start by default, from public quantities alone."""
+    domain = facts.domain
+    if not _takes_moments(sampler) or sampler._is_certified or facts.is_blockwise:
+        return False
+    # Normal distributions are no model of categories, and need a ball around the domain.
+    plain = all(isinstance(factor, Box | Ball) for _, factor in flat_factors(domain))
+    noise = vote_noise(sampler.epsilon, sampler._delta(facts.n_samples))
+    signal = min(facts.sizes) / noise
+    return plain and domain.n_features in _MOMENTS_COLUMNS and signal >= _MOMENTS_SIGNAL
+
+
+def start_share(sampler, facts):
+    """Return the share of the budget of moments that start the population, or None."""
+    if sampler.start == "auto":
+        return _MOMENTS_SHARE if _moments_pay(sampler, facts) else None
     if sampler.start == "public":
         return None
-    is_own = sampler.interface is sampler.schema is sampler.embedding is sampler.public is None
-    if not is_own or (sampler._voting.histogram, sampler.schedule) != ("gaussian", "annealed"):
+    return _MOMENTS_SHARE if sampler.start == "moments" else sampler.start
+
+
+def start_queries(sampler, facts):
+    """Return the queries of the moments that start the population."""
+    if not _takes_moments(sampler):
         raise PublicValueError(
             "start='moments' needs a domain with its own interface, without an embedding or public "
             "records, histogram='gaussian' and schedule='annealed'."
@@ -302,12 +333,14 @@ class PrivateEvolutionSampler(VotingSampler):
         Source of the candidates: ``random(n, rng)`` and ``vary(X, rng, degree)``. None takes
         :class:`TabularVariation` for a schema and :class:`EuclideanVariation` for a domain.
         Without either, records are compared as they are, and the interface stands for the domain.
-    start : {"public", "moments"} or float, default="public"
+    start : {"auto", "public", "moments"} or float, default="auto"
         Source of the first population: ``random`` of the interface, or normal distributions with
         released means and covariances of the classes. Moments are paid from the budget, and need
         a domain without another interface or ``public``, Gaussian noise and the annealed schedule.
         A number is their share of the budget, in the scale in which Gaussian releases add up;
-        "moments" is 0.2.
+        "moments" is 0.2. "auto" takes moments where they can be had, for boxes and balls of 3 to
+        14 features, if the votes of the smallest class exceed the noise on one count 200
+        times (see :func:`annealed_parameters`), with float noise and without dask; else "public".
     public : PublicTable, table, path, array-like or None, default=None
         With a schema a public table with some of its columns, as a
         :class:`~sklearn_dpgen.preprocessing.PublicTable` or its source; with a domain an array of
@@ -335,7 +368,8 @@ class PrivateEvolutionSampler(VotingSampler):
         the first.
     votes : NoisyVotes or None, default=None
         How votes get noise, and what is made of them. Defaults: ``histogram="gaussian"``,
-        ``postprocess="simplex"``, ``threshold=0.0``, ``variant="practical"``, ``multiplicity=1``.
+        ``postprocess="simplex"``, ``threshold=0.0``, ``variant="practical"``, ``multiplicity=1``,
+        ``distance_share=0.0``.
     schedule : {"annealed", "theory"}, default="annealed"
         "annealed": few steps, variations half as far at each one unless votes ask for more, and
         the weighted candidates of the last step as the result (see Notes). "theory": the settings
@@ -367,7 +401,7 @@ class PrivateEvolutionSampler(VotingSampler):
     verbose : int, default=0
         1 shows a progress bar.
     noise : {"float", "certified"}, default="float"
-        As in :class:`PrivateSignedMeasureSampler`; with start="public".
+        As in :class:`PrivateSignedMeasureSampler`; without moments.
 
     Attributes
     ----------
@@ -385,6 +419,9 @@ class PrivateEvolutionSampler(VotingSampler):
         Set that holds the records, if declared.
     privacy_ : PrivacyReport
         The guarantee of the fit.
+    distances_, distance_errors_ : ndarray of shape (n_classes,)
+        With a ``distance_share``: noisy W1 between the records and the result, for each class or
+        for all records, and the standard deviation of the noise.
     noise_multiplier_ : float
         Standard deviation of the noise, or its scale, over the sensitivity.
     n_iter_ : int
@@ -408,11 +445,12 @@ class PrivateEvolutionSampler(VotingSampler):
         of persons, and not those of their rows.
     :Bounded by: One vote: in each histogram a record votes for one candidate, whatever the
         candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1. With
-        ``start="moments"`` also the declared domain: records outside are moved to it.
+        ``start="moments"`` or a ``distance_share`` also the declared domain: records outside are
+        moved to it.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, or Laplace
         with a threshold, by :class:`~sklearn_dpgen.mechanisms.ThresholdedLaplaceMechanism`, from
         the operating system's entropy; in floating point, or with ``noise="certified"`` and
-        ``start="public"`` exact.
+        a start without moments exact.
     :Priced by: The privacy profile of the Gaussian mechanism, in closed form. With
         "laplace_threshold" those of two Laplace mechanisms a step, composed
         numerically, and half of δ for the thresholds. No sampling.
@@ -420,8 +458,8 @@ class PrivateEvolutionSampler(VotingSampler):
         the candidates were made from; an embedding or a metric that looks at several records at a
         time; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
         ``random_state`` that others know or guess.
-    :Proof: :ref:`evolution-guarantee`; of moments :ref:`moments_sensitivity`; of certified noise
-        :ref:`certified_noise`.
+    :Proof: :ref:`evolution-guarantee`; of moments :ref:`moments_sensitivity`; of distances
+        :ref:`evolution_distance`; of certified noise :ref:`certified_noise`.
 
     T steps cost as much as one with noise σ/√T. With a public first population the records need no
     bound.
@@ -462,7 +500,10 @@ class PrivateEvolutionSampler(VotingSampler):
     _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "schema": [Schema, None],
         "interface": [HasMethods(["random", "vary"]), None],
-        "start": [StrOptions({"public", "moments"}), Interval(Real, 0, 1, closed="neither")],
+        "start": [
+            StrOptions({"auto", "public", "moments"}),
+            Interval(Real, 0, 1, closed="neither"),
+        ],
         "public": PUBLIC_TABLE,
         "n_samples": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, _MOST_STEPS, closed="both")],
@@ -479,6 +520,7 @@ class PrivateEvolutionSampler(VotingSampler):
             "threshold": 0.0,
             "variant": "practical",
             "multiplicity": 1,
+            "distance_share": 0.0,
         }
     }
 
@@ -490,7 +532,7 @@ class PrivateEvolutionSampler(VotingSampler):
         schema: Schema | str | os.PathLike | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         interface: VariationInterface | None = None,
-        start: str | float = "public",
+        start: str | float = "auto",
         public: PublicTable | ArrayLike | pd.DataFrame | str | os.PathLike | None = None,
         labels: str | None = None,
         classes: ArrayLike | None = None,
@@ -540,7 +582,8 @@ class PrivateEvolutionSampler(VotingSampler):
         Parameters
         ----------
         X : array-like, data frame or dask array of shape (n_samples, n_features)
-            Private records. A dask array may be larger than memory, except with start="moments".
+            Private records. A dask array may be larger than memory, except with start="moments"
+            or a ``distance_share``.
         y : array-like of shape (n_samples,) or None, default=None
             Labels. With labels each class evolves by itself, and ``sample`` draws records of a
             given class.
@@ -559,6 +602,8 @@ class PrivateEvolutionSampler(VotingSampler):
 
     def _read(self, X, y, *, seed):
         records, facts = super()._read(X, y, seed=seed)
+        if is_engine_table(X):
+            facts["facts"] = replace(facts["facts"], is_blockwise=True)
         self.interface_, tables = make_interface(self, facts["facts"].domain)
         return records, facts | {"source": (self.interface_, tables)}
 
@@ -571,13 +616,11 @@ class PrivateEvolutionSampler(VotingSampler):
         settings = _settings(self, facts, width)
         most = [s.n_samples * (1 + len(first_degrees(self.schedule, s))) for s in settings]
         self._check_sizes("n_samples", sum(most), width, facts.width)
-        queries = start_queries(self, facts)
-        start_share = None
-        if queries is not None:
-            start_share = _MOMENTS_SHARE if self.start == "moments" else self.start
+        share = start_share(self, facts)
+        queries = None if share is None else start_queries(self, facts)
         n_moments = sum(query.size for query in queries or ())
-        votes = self._votes_plan(facts, settings[0].shares, sum(most), start_share, n_moments)
-        noise = votes.last_noise_scale
+        votes = self._votes_plan(facts, settings[0].shares, sum(most), share, n_moments)
+        noise = votes.vote_scales[-1]
         voting = self._voting
         copies = voting.variant == "theory" and voting.postprocess == "threshold"
         if copies and voting.histogram == "gaussian":
@@ -591,7 +634,7 @@ class PrivateEvolutionSampler(VotingSampler):
         return Plan(report, EvolutionDetails(facts, settings, queries, votes))
 
     def _release(self, plan, records, seed):
-        """Return the votes of each step, the last populations, and the sizes of the classes.
+        """Return the votes of each step, sizes of the classes, the result, and its distances.
 
         The candidates of a step depend on the released votes of earlier steps, so the votes are
         post-processed between the releases.
@@ -633,7 +676,14 @@ class PrivateEvolutionSampler(VotingSampler):
                     degree = self._next_degree(degrees[code][0], parents, points, origins, weights)
                     degrees[code] = [degree, degree]
             history.append(results)
-        return history, populations, sizes
+        if self.schedule == "annealed":
+            populations = [votes.candidates for votes in history[-1]]
+            weights = [votes.weights for votes in history[-1]]
+        else:
+            weights = [np.full(len(points), 1 / len(points)) for points in populations]
+        votes_plan = plan.details.votes
+        distances = self._measure(votes_plan, facts, records, populations, weights, run, noise)
+        return history, sizes, populations, weights, distances
 
     def _first_populations(self, details, records, run, noise, rng):
         """Return the first population of each class, from the interface or released moments."""
@@ -654,14 +704,10 @@ class PrivateEvolutionSampler(VotingSampler):
 
     def _learn(self, plan, released, seed):
         """Set the candidates and their weights, from the votes of all steps."""
-        history, populations, sizes = released
-        if self.schedule == "annealed":
-            populations = [votes.candidates for votes in history[-1]]
-            weights = [votes.weights for votes in history[-1]]
-        else:
-            weights = [np.full(len(points), 1 / len(points)) for points in populations]
+        history, sizes, populations, weights, distances = released
         self.n_iter_ = len(history)
         self._set_candidates(plan, history, sizes, populations, weights)
+        self._set_distances(distances)
 
     def _embedding(self):
         return getattr(self.interface_, "embed", None) if self.embedding is None else self.embedding

@@ -25,6 +25,7 @@ __all__ = [
     "first_degrees",
     "theory_parameters",
     "threshold_settings",
+    "vote_noise",
     "warn_of_noise",
     "warn_of_threshold",
     "AnnealedParameters",
@@ -210,7 +211,7 @@ def annealed_parameters(
     """
     n, d = check_count(n, "n"), check_count(d, "d")
     epsilon = check_epsilon(epsilon)
-    signal = n / max(1.0, gaussian_sigma(epsilon, check_delta(delta), math.sqrt(2)))
+    signal = n / vote_noise(epsilon, check_delta(delta))
     if n_samples is None:
         n_samples = max(10, signal ** (2 / 3) / 2) if d == 1 else max(3.2 * signal**0.5, signal / 8)
         n_samples = max(1, min(round(n_samples), _MAX_SAMPLES))
@@ -226,6 +227,11 @@ def annealed_parameters(
         degrees=tuple(start / factor for factor in doubled),
         shares=tuple(factor / math.fsum(doubled) for factor in doubled),
     )
+
+
+def vote_noise(epsilon, delta):
+    """Return the noise on a count of one release of votes, or 1 if that is more."""
+    return max(1.0, gaussian_sigma(epsilon, delta, math.sqrt(2)))
 
 
 # A fit warns if the noise exceeds this many times the mean share of a candidate.

@@ -125,7 +125,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
     votes : NoisyVotes or None, default=None
         How votes get noise, and what is made of them, without ``variant`` and ``multiplicity``.
         Defaults: ``histogram="gaussian"``, ``postprocess="bounded_lipschitz"``,
-        ``threshold=0.0``. A callable metric needs another ``postprocess``.
+        ``threshold=0.0``, ``distance_share=0.0``. A callable metric needs another ``postprocess``.
     metric : {"l2", "l1"} or callable, default="l2"
         Distance of records and points. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_points), of each record by itself.
@@ -161,6 +161,9 @@ class PrivateSignedMeasureSampler(VotingSampler):
         Set that holds the records, if declared.
     privacy_ : PrivacyReport
         The guarantee of the fit.
+    distances_, distance_errors_ : ndarray of shape (n_classes,)
+        With a ``distance_share``: noisy W1 between the records and the result, for each class or
+        for all records, and the standard deviation of the noise.
     noise_multiplier_ : float
         Standard deviation of the noise, or its scale, over the sensitivity.
     n_features_in_ : int
@@ -180,7 +183,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
         ``classes``, the class sizes where labels are public, and ``label_proportions``. With
         ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: One vote: in each histogram a record votes for one candidate, whatever the
-        candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1.
+        candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1. With
+        a ``distance_share`` also the declared domain: records outside are moved to it.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, or Laplace
         with a threshold, by :class:`~sklearn_dpgen.mechanisms.ThresholdedLaplaceMechanism`, from
         the operating system's entropy; in floating point, or with ``noise="certified"`` exact.
@@ -191,7 +195,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
         the candidates were made from; a metric that looks at several records at a time; other fits
         of the same records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that
         others know or guess.
-    :Proof: :ref:`evolution-guarantee`; of certified noise :ref:`certified_noise`.
+    :Proof: :ref:`evolution-guarantee`; of distances :ref:`evolution_distance`; of certified
+        noise :ref:`certified_noise`.
 
     Without noise the histogram is the measure on the support that is nearest to the records in
     W1 [1]_ (Proposition 5.1). A finer support is nearer, and shares the votes among more points:
@@ -234,6 +239,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
             "histogram": "gaussian",
             "postprocess": "bounded_lipschitz",
             "threshold": 0.0,
+            "distance_share": 0.0,
         }
     }
 
@@ -306,15 +312,12 @@ class PrivateSignedMeasureSampler(VotingSampler):
         return Plan(report, (facts, votes, supports))
 
     def _release(self, plan, records, seed):
-        """Return the noisy votes for the points of each class."""
-        _, votes, supports = plan.details
-        return self._count(records, supports, votes.mechanism.run(), self._noise_source(seed))
-
-    def _learn(self, plan, released, seed):
-        """Set the probabilities of the points, from the noisy votes."""
-        facts, _, supports = plan.details
+        """Return the noisy votes for the points of each class, sizes, and the distances."""
+        facts, votes, supports = plan.details
+        run, noise = votes.mechanism.run(), self._noise_source(seed)
+        counted = self._count(records, supports, run, noise)
         results, sizes = [], []
-        for code, (points, counts) in enumerate(zip(supports, released, strict=True)):
+        for code, (points, counts) in enumerate(zip(supports, counted, strict=True)):
             sizes.append(self._class_size(facts, code, [counts.sum()], [1.0]))
             weights = self._weights(points, counts / sizes[code])
             if weights is None:
@@ -322,7 +325,15 @@ class PrivateSignedMeasureSampler(VotingSampler):
                 weights = np.full(len(points), 1 / len(points))
             results.append(ClassVotes((), points, counts, weights))
         weights = [result.weights for result in results]
+        return results, sizes, self._measure(votes, facts, records, supports, weights, run, noise)
+
+    def _learn(self, plan, released, seed):
+        """Set the probabilities of the points, from the noisy votes."""
+        results, sizes, distances = released
+        weights = [result.weights for result in results]
+        supports = plan.details[2]
         self._set_candidates(plan, [results], sizes, supports, weights)
+        self._set_distances(distances)
 
     def _support(self, facts, size, delta):
         domain = facts.domain

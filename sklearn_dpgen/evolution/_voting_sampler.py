@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
+from sklearn.utils import check_scalar
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
 from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.engines._tables import engine_columns, is_engine_table
+from sklearn_dpgen.evolution._record_distance import record_distance
 from sklearn_dpgen.evolution._schedules import warn_of_threshold
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
 from sklearn_dpgen.evolution._weight_projections import (
@@ -28,6 +31,7 @@ from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLapla
 from sklearn_dpgen.mechanisms._class_moments import MOMENT_SHARES
 from sklearn_dpgen.persistence._declarations import (
     Array,
+    Maybe,
     demand,
     is_distribution,
     list_of,
@@ -149,6 +153,11 @@ class NoisyVotes(Settings):
     multiplicity : int or None, default=None
         B of ``variant="theory"``: of how many equal records the private ones are thought to come.
         Not read by "practical".
+    distance_share : float or None, default=None
+        Share of the budget, in [0, 1), for the noisy distance W1 of the records to the result, from
+        which ``distance_bound`` of the estimator computes confidence bounds. 0 releases none.
+        Others need a domain, ``histogram="gaussian"``, noise in floating point, and labels that are
+        not private; 0.1 is a good choice.
 
     Examples
     --------
@@ -167,6 +176,7 @@ class NoisyVotes(Settings):
         "threshold": [Interval(Real, 0, 1, closed="left"), None],
         "variant": [StrOptions({"practical", "theory"}), None],
         "multiplicity": [Interval(Integral, 1, None, closed="left"), None],
+        "distance_share": [Interval(Real, 0, 1, closed="left"), None],
     }
 
     def __init__(
@@ -177,12 +187,14 @@ class NoisyVotes(Settings):
         threshold: float | None = None,
         variant: str | None = None,
         multiplicity: int | None = None,
+        distance_share: float | None = None,
     ) -> None:
         self.histogram = histogram
         self.postprocess = postprocess
         self.threshold = threshold
         self.variant = variant
         self.multiplicity = multiplicity
+        self.distance_share = distance_share
 
 
 # Largest number of steps that the split of the budget names one by one.
@@ -211,7 +223,12 @@ class VotesPlan:
         Largest number of candidates of all classes together, which certified noise needs. None is
         for noise in floating point.
     n_values : int, default=0
-        Largest number of counts and moments in all releases together.
+        Largest number of counts, moments and distances in all releases together.
+    distance_share : float, default=0.0
+        Share of the budget, in [0, 1), of the distance to the records, released after all
+        histograms and scaled to their sensitivity. 0 releases none.
+    diameter : float, default=0.0
+        l2 diameter of the domain, from which its sensitivity follows.
     """
 
     epsilon: float
@@ -221,6 +238,8 @@ class VotesPlan:
     start_share: float | None = None
     n_candidates: int | None = None
     n_values: int = 0
+    distance_share: float = 0.0
+    diameter: float = 0.0
 
     @cached_property
     def mechanism(self):
@@ -229,28 +248,43 @@ class VotesPlan:
             return ThresholdedLaplaceMechanism(
                 self.epsilon, self.delta, len(self.shares), certified=self.n_candidates is not None
             )
-        shares = self.shares
         sizes: dict[str, Any] = {}
         if self.n_candidates is not None:
             if self.start_share is not None:
                 raise PublicValueError("noise='certified' is for votes: it needs start='public'.")
             # Neighbours differ by one vote in two counts.
-            sizes = {"n_values": [self.n_candidates] * len(shares), "n_changed": [2] * len(shares)}
-        if self.start_share is not None:
-            rest = (1 - self.start_share) / math.fsum(shares)
-            start = (self.start_share * share for share in MOMENT_SHARES)
-            shares = (*start, *(rest * share for share in shares))
+            n = len(self.shares)
+            sizes = {"n_values": [self.n_candidates] * n, "n_changed": [2] * n}
+        start, last = self._other_shares
+        rest = (1 - math.fsum((*start, *last))) / math.fsum(self.shares)
+        shares = (*start, *(rest * share for share in self.shares), *last)
         return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, self.delta, **sizes)
+
+    @property
+    def _other_shares(self):
+        """Shares of the releases before the histograms and after them."""
+        start = () if self.start_share is None else [self.start_share * s for s in MOMENT_SHARES]
+        return tuple(start), (self.distance_share,) * (self.distance_share > 0)
+
+    @property
+    def vote_scales(self):
+        """Scale of the noise on the counts of each histogram."""
+        if self.histogram == "laplace_threshold":
+            return (self.mechanism.noise_scale,) * len(self.shares)
+        first = len(self._other_shares[0])
+        return self.mechanism.noise_scales[first : first + len(self.shares)]
 
     @property
     def split(self):
         """Shares of the budget by release, of sum 1."""
         start = 0.0 if self.start_share is None else self.start_share
         split, n = {"first population": start} if start else {}, len(self.shares)
+        last = {"distance": self.distance_share} if self.distance_share else {}
+        rest = 1 - start - self.distance_share
         if n > _MOST_NAMED:
-            return split | {f"{n} steps": 1 - start}
-        rest = (1 - start) / math.fsum(self.shares)
-        return split | {f"step {t}": rest * share for t, share in enumerate(self.shares, 1)}
+            return split | {f"{n} steps": rest} | last
+        rest /= math.fsum(self.shares)
+        return split | {f"step {t}": rest * s for t, s in enumerate(self.shares, 1)} | last
 
     def precision(self, sizes, n_candidates):
         """Return the noise on the votes for a candidate, relative to their mean, as texts.
@@ -269,11 +303,14 @@ class VotesPlan:
             if self.mechanism.noise_scale > 0:
                 words += f"; released from {least} on"
         else:
-            scales = self.mechanism.noise_scales[-len(self.shares) :]
-            words = count_words(scales, min(sizes), "votes")
+            words = count_words(self.vote_scales, min(sizes), "votes")
         mean = min(size / n for size, n in zip(sizes, n_candidates, strict=True))
         of_class = " in the smallest class" if len(sizes) > 1 else ""
-        return {"votes for a candidate": f"{words}; the mean is {number_words(mean)}{of_class}"}
+        found = {"votes for a candidate": f"{words}; the mean is {number_words(mean)}{of_class}"}
+        if self.distance_share:
+            error = self.mechanism.noise_scales[-1] * self.diameter / math.sqrt(2) / min(sizes)
+            found["distance to the records"] = f"± {number_words(error)}, or up to twice as much"
+        return found
 
     def report(self, **fields):
         """Return the PrivacyReport.
@@ -287,6 +324,9 @@ class VotesPlan:
         if self.start_share is not None:
             bounds.append(Bound("scaled_moments"))
             events.insert(0, Event("start_moments"))
+        if self.distance_share:
+            bounds.append(Bound("l2_diameter", self.diameter))
+            events.append(Event("distance"))
         noise = "floating_point" if self.n_candidates is None else "certified_noise"
         is_floating = self.n_candidates is None and math.isfinite(self.epsilon)
         return PrivacyReport(
@@ -301,13 +341,6 @@ class VotesPlan:
             **self.mechanism.report_fields(),
             **fields,
         )
-
-    @property
-    def last_noise_scale(self):
-        """Scale of the noise on the counts of the last histogram."""
-        if self.histogram == "laplace_threshold":
-            return self.mechanism.noise_scale
-        return self.mechanism.noise_scales[-1]
 
 
 @saved
@@ -359,6 +392,8 @@ class PublicFacts:
     domain : Domain or None
     n_features : int
         Number of columns.
+    is_blockwise : bool, default=False
+        Whether the records are a table of dask, which may be larger than memory.
     """
 
     n_samples: int
@@ -366,6 +401,7 @@ class PublicFacts:
     sizes: list[int]
     domain: Domain | None
     n_features: int
+    is_blockwise: bool = False
 
     @property
     def width(self):
@@ -386,6 +422,8 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "candidates_": list_of(Array("f", 2)),
         "weights_": list_of(Array("f", 1, low=0)),
         "history_": list[list[ClassVotes]],
+        "distances_": Maybe(Array("f", 1)),
+        "distance_errors_": Maybe(Array("f", 1, low=0)),
     }
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
@@ -498,6 +536,9 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         delta = self._delta(facts.n_samples)
         if math.isfinite(self.epsilon):
             check_delta_size(delta, facts.n_samples)
+        distance_share = self._voting.distance_share
+        if distance_share:
+            self._check_distance(facts, distance_share + (start_share or 0.0))
         plan = VotesPlan(
             epsilon=self.epsilon,
             delta=delta,
@@ -505,7 +546,11 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             histogram=self._voting.histogram,
             start_share=start_share,
             n_candidates=n_candidates if self._is_certified else None,
-            n_values=n_moments + len(shares) * n_candidates,
+            n_values=n_moments
+            + len(shares) * n_candidates
+            + (len(facts.sizes) if distance_share else 0),
+            distance_share=distance_share,
+            diameter=facts.domain.diameter(2) if distance_share else 0.0,
         )
         if plan.histogram == "laplace_threshold":
             warn_of_threshold(plan.mechanism.threshold, facts.sizes)
@@ -550,6 +595,94 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         # Seeded noise depends on the candidates too, not on the counts alone.
         noise.bind(*candidates)
         return np.split(run.release(counts, noise), np.cumsum(sizes)[:-1])
+
+    def _check_distance(self, facts, share):
+        """Raise if the distance to the records is asked for where it is not released."""
+        is_private = facts.n_classes > 0 and self.labels == "private"
+        fits = self.domain is not None and not is_private
+        if not fits or self._voting.histogram != "gaussian" or self._is_certified:
+            raise PublicValueError(
+                "distance_share must be 0 unless there is a domain, with "
+                "histogram='gaussian', noise='float' and labels that are not private."
+            )
+        if share >= 1:
+            raise PublicValueError("distance_share and the share of start must sum to less than 1.")
+
+    def _measure(self, plan, facts, records, candidates, weights, run, noise):
+        """Return the noisy distance of the records of each class to its result, and their errors.
+
+        Parameters
+        ----------
+        plan : VotesPlan
+        facts : PublicFacts
+        records : list of arrays
+            Private records of each class.
+        candidates, weights : list of ndarray
+            The result of each class.
+        run : GaussianSequenceRun
+            All but its last release, of sensitivity √2, are made.
+        noise : NoiseSource
+
+        Returns
+        -------
+        tuple of two ndarrays of shape (n_classes,), or None
+            Noisy distances, and the standard deviations of their noise; None without a share.
+        """
+        if not plan.distance_share:
+            return None
+        totals, units = [], []
+        for X, points, shares in zip(records, candidates, weights, strict=True):
+            points = self._decode(points)
+            total, sensitivity = record_distance(np.asarray(X), points, shares, facts.domain)
+            # A record is of one class, so that one entry changes, by √2 in this unit.
+            units.append(sensitivity / math.sqrt(2))
+            totals.append(total / units[-1])
+        noise.bind(*candidates, *weights)
+        noisy = run.release(np.array(totals), noise)
+        scales = np.array(units) / np.array(facts.sizes)
+        return scales * noisy, scales * plan.mechanism.noise_scales[-1]
+
+    def _set_distances(self, found):
+        """Set the released distances, if there are any."""
+        if found is not None:
+            self.distances_, self.distance_errors_ = found
+
+    def distance_bound(self, confidence_level: float = 0.95) -> float | np.ndarray:
+        """Return an upper confidence bound on W1 between the private records and the result.
+
+        The result is the distribution of ``candidates_`` with ``weights_``, from which ``sample``
+        draws if ``smoothing`` is 0. The distance of drawn records is larger by at most their own W1
+        to this distribution, which is public.
+
+        Parameters
+        ----------
+        confidence_level : float, default=0.95
+            Probability, over the noise, that a bound is at least the distance, in (0, 1).
+
+        Returns
+        -------
+        float or ndarray of shape (n_classes,)
+            In the units of the records, whose ground distance is l2. One bound for each class, each
+            of this level by itself, if there are classes.
+
+        Raises
+        ------
+        ValueError
+            The fit had ``distance_share=0``.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "distances_"):
+            raise PublicValueError("distance_share must be positive for a distance_bound.")
+        check_scalar(
+            confidence_level,
+            "confidence_level",
+            Real,
+            min_val=0,
+            max_val=1,
+            include_boundaries="neither",
+        )
+        bounds = (self.distances_ + ndtri(confidence_level) * self.distance_errors_).clip(0)
+        return bounds if hasattr(self, "classes_") else float(bounds[0])
 
     def _embedding(self):
         """Return the public embedding of records and candidates, or None."""
@@ -701,5 +834,8 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             fits = len(points) == len(shares) and is_distribution(shares)
             demand(fits, "Candidates have other weights.")
             demand(points.shape[1] == width, "Candidates have other widths.")
+        measured = [vars(self)[n] for n in ("distances_", "distance_errors_") if n in vars(self)]
+        fits = len(measured) != 1 and all(len(values) == n_classes for values in measured)
+        demand(fits, "There are other classes than distances.")
         fits = all(len(step) == n_classes for step in self.history_)
         demand(fits, "A step has other classes.")

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from sklearn_dpgen.accounting import Bound
-from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.evolution import EuclideanVariation, PrivateEvolutionSampler, _evolution_sampler
 from sklearn_dpgen.mechanisms import ClassSums
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
@@ -223,3 +223,62 @@ def test_what_moments_cannot_start_is_refused(released, options):
     for share in (0.0, 1.0):
         with pytest.raises(ValueError, match="'start' parameter"):
             fit("none", BALL.sample(50, np.random.default_rng(0)), None, start=share)
+
+
+def starts(n=2000, d=3, class_sizes=None, epsilon=1.0, **options):
+    """Return whether the automatic start releases moments."""
+    given = {"delta": 1e-5, "domain": Ball(2.0, n_features=d)} | options
+    sampler = PrivateEvolutionSampler(epsilon, **given)
+    report = sampler.plan(n, d, class_sizes=class_sizes)
+    assert ("first population" in report.split) == (report.events[0].what == "start_moments")
+    return "first population" in report.split
+
+
+def test_the_automatic_start_follows_public_quantities():
+    # 2000 votes are 373 times the noise of a count, √2 · 3.78; 1000 are 187 times.
+    assert starts()
+    assert starts(domain=Box(0, 1, n_features=3))
+    assert not starts(1000)
+    assert starts(1000, epsilon=3.0)
+    assert not starts(500, epsilon=1.0)
+    assert not starts(d=2)
+    assert starts(d=14)
+    assert not starts(d=15)
+    # The smallest class decides.
+    assert starts(4000, labels="public", class_sizes=[2000, 2000])
+    assert not starts(4000, labels="public", class_sizes=[3500, 500])
+    classes = {"labels": "private", "classes": [0, 1]}
+    assert starts(4000, **classes)
+    assert not starts(4000, **classes, label_proportions=[0.9, 0.1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"interface": EuclideanVariation(Ball(2.0, n_features=3))},
+        {"schema": Schema({name: Numeric(0, 1) for name in "abc"}), "domain": None},
+        {"public": np.zeros((5, 3))},
+        {"embedding": np.sin},
+        {"votes__histogram": "laplace_threshold"},
+        {"schedule": "theory"},
+        {"domain": Product([Box(0, 1), OneHot(3)])},
+    ],
+    ids=["interface", "schema", "public", "embedding", "histogram", "schedule", "categories"],
+)
+@pytest.mark.filterwarnings("ignore:No candidate with fewer than:UserWarning")
+def test_the_automatic_start_is_public_where_moments_cannot_be_had(options):
+    sampler = PrivateEvolutionSampler(delta=1e-5, domain=Ball(2.0, n_features=3))
+    width = 4 if "domain" in options and options["domain"] is not None else 3
+    report = sampler.set_params(**options).plan(2000, width)
+    assert "first population" not in report.split
+
+
+def test_certified_votes_and_dask_arrays_start_from_the_domain(released):
+    X = Ball(2.0, n_features=3).sample(2000, np.random.default_rng(0))
+    given = {"start": "auto", "domain": Ball(2.0, n_features=3), "delta": 1e-5}
+    assert fit("none", X, None, **given).privacy_.n_releases == 4
+    dask_array = pytest.importorskip("dask.array")
+    blocks = dask_array.from_array(X, chunks=(500, 3))
+    assert fit("none", blocks, None, **given).privacy_.n_releases == 2
+    pytest.importorskip("opendp")
+    assert not starts(noise="certified")

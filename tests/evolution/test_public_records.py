@@ -120,12 +120,11 @@ def distance(start, center):
     """Return the mean distance to a center of samples of records that are all there."""
     rng = np.random.default_rng(0)
     X = (center + 0.01 * rng.normal(size=(400, 6))).clip(0, 1)
-    domain = Box(0, 1, n_features=6)
+    # Without public records it starts from the whole domain, and not from moments.
+    options = {"domain": Box(0, 1, n_features=6), "start": "public", "public": start}
+    options |= {"device": "cpu", "n_iter": 2}
     found = [
-        PrivateEvolutionSampler(
-            epsilon=np.inf, domain=domain, public=start, device="cpu", n_iter=2, random_state=seed
-        ).fit(X)
-        for seed in range(5)
+        PrivateEvolutionSampler(np.inf, random_state=seed, **options).fit(X) for seed in range(5)
     ]
     return np.mean(
         [np.linalg.norm(s.sample(200, random_state=0) - center, axis=1).mean() for s in found]

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import ot
 import pytest
 from bounded_lipschitz import bounded_lipschitz_distance
 from evolution_laws import DISC, learner, quadrant, weighted_w1
@@ -23,6 +24,7 @@ from sklearn_dpgen.evolution._theory import (
     step_error_bound,
     thresholded_laplace_bound,
 )
+from sklearn_dpgen.evolution._weight_projections import project_bounded_lipschitz
 
 SIZES = [1, 2, 10, 100, 10**4, 10**8]
 
@@ -221,3 +223,77 @@ def test_thresholded_votes_stay_below_their_bound():
 def test_refusals(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def idealized(X, n_steps, sigmas, beta, rng, factor=2.0):
+    """Return candidates, weights and numbers of kept cubes of the idealized schedule."""
+    n, d = X.shape
+    children = np.stack(np.meshgrid(*[[0, 1]] * d, indexing="ij"), axis=-1).reshape(-1, d)
+    kept, numbers = np.zeros((1, d), dtype=int), []
+    bound = math.sqrt(2 * math.log(2**d * n * n_steps / beta))
+    for t in range(1, n_steps + 1):
+        cubes = (2 * kept[:, None] + children).reshape(-1, d)
+        centers = (cubes + 0.5) / 2**t
+        if t < n_steps:
+            own = np.floor(X * 2**t).astype(int)
+            found = (own[:, None] == cubes[None]).all(axis=-1)
+            votes = found.sum(axis=0)
+        else:
+            distances = np.linalg.norm(X[:, None] - centers[None], axis=-1)
+            votes = np.bincount(distances.argmin(axis=1), minlength=len(centers))
+        noisy = votes + sigmas[t - 1] * rng.normal(size=len(votes))
+        families = noisy.reshape(-1, 2**d)
+        passes = families > factor * bound * sigmas[t - 1]
+        lonely = ~passes.any(axis=1)
+        passes[lonely, families[lonely].argmax(axis=1)] = True
+        if t < n_steps:
+            kept = cubes[passes.ravel()]
+            numbers.append(len(kept))
+    return centers, project_bounded_lipschitz(centers, noisy / n), numbers
+
+
+def idealized_bound(X, n_steps, sigmas, beta):
+    """Return the bound of the documentation, and the numbers of cubes that hold records."""
+    n, d = X.shape
+    occupied = [len(np.unique(np.floor(X * 2**t), axis=0)) for t in range(n_steps)]
+    m = min(2 ** (d * n_steps), 2**d * occupied[-1])
+    threshold = 2 * math.sqrt(2 * math.log(2**d * n * n_steps / beta))
+    lost = sum(2**-t * occupied[t] * threshold * sigmas[t - 1] for t in range(1, n_steps))
+    chain = math.sqrt(m) + sum(
+        2.0 ** (-t - 1) * math.sqrt(m * size) for t, size in enumerate([*occupied[1:], m], 1)
+    )
+    noise = math.sqrt(8 / math.pi) * sigmas[-1] / n * chain
+    return math.sqrt(d) * (beta + 2.0 ** (-n_steps - 1) + 3 / n * lost + noise), occupied
+
+
+@pytest.mark.parametrize(("d", "n_steps"), [(1, 5), (2, 4), (3, 3)])
+@pytest.mark.parametrize("shape", ["line", "cube", "spots"])
+def test_the_idealized_schedule_stays_below_its_bound(d, n_steps, shape):
+    rng, n, beta = np.random.default_rng(d), 4000, 1 / 4000
+    X = rng.uniform(size=(n, d))
+    if shape == "line":
+        X = np.tile(X[:, :1], d)
+    elif shape == "spots":
+        X = X[rng.integers(3, size=n)]
+    shares = 2.0 ** np.arange(n_steps) / (2**n_steps - 1)
+    for scale in (0.3, 3.0, 30.0):
+        sigmas = scale * np.sqrt(2 / shares)
+        bound, occupied = idealized_bound(X, n_steps, sigmas, beta)
+        found = []
+        for _ in range(5):
+            centers, weights, numbers = idealized(X, n_steps, sigmas, beta, rng)
+            assert (np.array(numbers) <= occupied[1:]).all()
+            kept, few = weights > 0, X[:500]
+            costs = ot.dist(few, centers[kept], metric="euclidean")
+            mass = weights[kept] / weights[kept].sum()
+            found.append(ot.emd2(np.full(500, 1 / 500), mass, costs, numItermax=10**7))
+        # The first 500 records differ from all by their own distance to them at most.
+        rest = ot.emd2([], [], ot.dist(few, X[500:1000], metric="euclidean"), numItermax=10**7)
+        assert np.mean(found) < bound + rest
+        # Negative twin: without a threshold noise keeps cubes without records.
+        if shape == "spots":
+            _, _, numbers = idealized(X, n_steps, sigmas, beta, rng, factor=0.0)
+            assert (np.array(numbers) > occupied[1:]).any()
+        # It is not far above what is measured where noise is small.
+        if scale == 0.3:
+            assert bound < 25 * (np.mean(found) + rest)

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.nn import Training
@@ -370,6 +370,13 @@ AUTO = {
     ),
     "auto: evolution from moments": Replayed(
         PrivateEvolutionSampler(domain=BOX, start="moments", device="cpu", **RICH), _alone, n=500
+    ),
+    "auto: evolution with a distance": Replayed(
+        PrivateEvolutionSampler(
+            domain=BOX, votes=NoisyVotes(distance_share=0.1), device="cpu", **RICH
+        ),
+        _alone,
+        n=500,
     ),
     "auto: evolution from public records": Replayed(
         PrivateEvolutionSampler(domain=BOX, public=PUBLIC, device="cpu", **RICH), _alone, n=500
