@@ -12,8 +12,9 @@ from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError
 
 __all__ = ["record_distance"]
 
-# Pairs of a record and a point up to which the transport is exact: some seconds.
-_MOST_PAIRS = 10**7
+# Records, and pairs of a record and a point, up to which the transport is exact: some seconds. Its
+# time grows about as the square of the number of records.
+_MOST_RECORDS, _MOST_PAIRS = 10**4, 10**7
 # The network simplex stops early at POT's default, and then only warns.
 _MAX_PIVOTS = 10**9
 # What the rounding of a distance may add to its sensitivity, relative to the diameter.
@@ -28,7 +29,8 @@ def record_distance(X, points, weights, domain):
     X : ndarray of shape (n, d)
         Private records of the domain.
     points : ndarray of shape (m, d)
-        Public points of the domain.
+        Public points. Those outside the domain are projected on it: the domain's test of membership
+        has a tolerance that grows with its distance from 0, and the sensitivity has none.
     weights : ndarray of shape (m,)
         Public probabilities.
     domain : Domain
@@ -37,7 +39,8 @@ def record_distance(X, points, weights, domain):
     Returns
     -------
     total : float
-        n W1 for d = 1 and for at most 10^7 pairs. Else n (q + W1 of the votes and the weights),
+        n W1 for d = 1, and for at most 10^4 records and 10^7 pairs. Else n (q + W1 of the votes and
+        the weights),
         with the votes of the records for the nearest points, and their mean distance q to these
         points: by the triangle inequality no less than n W1.
     sensitivity : float
@@ -50,12 +53,12 @@ def record_distance(X, points, weights, domain):
     """
     n, diameter = len(X), domain.diameter(2)
     kept = weights > 0
-    points, weights = points[kept], weights[kept] / weights[kept].sum()
+    points, weights = domain.project(points[kept]), weights[kept] / weights[kept].sum()
     rounding = _ROUNDING * diameter
     if X.shape[1] == 1:
         total = n * stats.wasserstein_distance(X[:, 0], points[:, 0], v_weights=weights)
         return total, diameter + rounding
-    if n * len(points) <= _MOST_PAIRS:
+    if n <= _MOST_RECORDS and n * len(points) <= _MOST_PAIRS:
         total = n * _transport(np.full(n, 1 / n), weights, cdist(X, points), diameter)
         return total, diameter + rounding
     distances, nearest = KDTree(points).query(X)

@@ -278,9 +278,9 @@ def _small_group_message(objective, mechanism, groups):
     group, label = strata.cells[worst]
     within = "" if label is None else f", with label number {label},"
     return (
-        f"Group {groups[group]!r}{within} has {strata.sizes[worst]} records and multiplies the noise by "
-        f"{factor:.3g} relative to groups of equal size; gradient__group_weights='size' avoids "
-        "this. "
+        f"Group {groups[group]!r}{within} has {strata.sizes[worst]} records and multiplies the "
+        f"noise by {factor:.3g} relative to groups of equal size; gradient__group_weights='size' "
+        "avoids this. "
     )
 
 

@@ -331,3 +331,47 @@ def test_files_keep_the_distance(tmp_path):
     sampler.save(tmp_path / "file")
     loaded = sklearn_dpgen.load(tmp_path / "file")
     assert loaded.distance_bound(0.9) == sampler.distance_bound(0.9)
+
+
+def _far_change(points):
+    """Return how far one record moves the total by votes, in units of its sensitivity."""
+    low = 1e6
+    domain = Box(low, low + 1, n_features=2)
+    X = np.tile([low, low + 1.0], (20, 1))
+    weights = np.array([1 / 20, 1e-9, 1 - 1 / 20 - 2e-9, 1e-9])
+    totals = []
+    for step in (-0.01, 0.01):
+        X[0] = low + np.array([0.55, 0.45]) + step
+        total, sensitivity = record_distance(X, low + points, weights, domain)
+        totals.append(total)
+    return abs(np.diff(totals)).item() / sensitivity
+
+
+def test_candidates_outside_of_a_domain_far_from_0_are_projected(monkeypatch):
+    """The test of membership allows 1e-6 of the coordinates, which is more than the width here."""
+    monkeypatch.setattr(_record_distance, "_MOST_PAIRS", 0)
+    outside = np.array([[-0.9, -0.9], [1.9, 1.9], [-0.9, 1.9], [-0.9, 1.89]])
+    assert Box(1e6, 1e6 + 1, n_features=2).contains(1e6 + outside).all()
+    assert _far_change(outside) <= 1
+    # Negative twin: without the projection.
+    monkeypatch.setattr(Box, "project", lambda self, values: values)
+    assert _far_change(outside) > 1.2
+
+
+def test_many_records_are_measured_by_votes(monkeypatch):
+    def stop(*args):
+        raise AssertionError("an exact transport")
+
+    rng, box = np.random.default_rng(0), Box(0, 1, n_features=2)
+    points, weights = box.sample(5, rng), np.full(5, 0.2)
+    monkeypatch.setattr(_record_distance, "cdist", stop)
+    with pytest.raises(AssertionError, match="an exact transport"):
+        record_distance(box.sample(10_000, rng), points, weights, box)
+    monkeypatch.undo()
+    shapes = []
+    transport = _record_distance._transport
+    monkeypatch.setattr(
+        _record_distance, "_transport", lambda *a: shapes.append(a[2].shape) or transport(*a)
+    )
+    record_distance(box.sample(10_001, rng), points, weights, box)
+    assert max(map(max, shapes)) <= 5
