@@ -190,7 +190,7 @@ def test_a_table_each_in_its_format(run, hospital, first, second):
     assert {*visits["patient"]} <= {*patients["patient"]}
     assert visits.groupby("patient").size().max() <= 3
     assert done.json["report"]["unit"] == "patient"
-    report = json.loads(Path("out/report.json").read_text())
+    report = json.loads(Path("out/release.json").read_text())["privacy"]
     assert report == done.json["report"]
     assert "secret" not in done.all
 
@@ -328,9 +328,9 @@ def test_pages_of_tables(run, hospital, pages):
     options = ("--not-private-report", "--title", "Visits", "--target", "visits.cost")
     done = run("synthesize", *FIT, *CSV, *options, "--json")
     assert done.code == 0, done.err
-    pages = ["model-card.html", "quality-report.html", "quality-report-NOT-PRIVATE.html"]
-    assert {*pages, "model-card.json"} <= {*os.listdir("out")}
-    card = json.loads(Path("out/model-card.json").read_text(encoding="utf-8"))
+    pages = ["card.html", "report.html", "report-NOT-PRIVATE.html"]
+    assert {*pages, "card.json"} <= {*os.listdir("out")}
+    card = json.loads(Path("out/card.json").read_text(encoding="utf-8"))
     assert [table["name"] for table in card["tables"]] == ["patients", "visits"]
     for page in pages[1:]:
         text = Path("out", page).read_text(encoding="utf-8")
