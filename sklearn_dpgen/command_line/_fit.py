@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sklearn_dpgen.command_line._console import CommandError, Console
+from sklearn_dpgen.command_line._expressions import read_rule
 from sklearn_dpgen.command_line._files import (
     OutputFolder,
     check_files,
@@ -31,6 +32,7 @@ from sklearn_dpgen.command_line._options import (
     add_named_tables,
     add_overwrite,
     add_public,
+    add_rules,
     add_schema,
     add_tables,
     add_target,
@@ -143,6 +145,8 @@ _SYNTHESIZE_EXAMPLES = """\
       --neighbours add_or_remove --rows 10000 --out synthetic
   sklearn-dpgen synthesize --schema hospital.yaml --epsilon 1 --out synthetic \\
       --table patients=patients.csv --table visits=visits-1.csv --table visits=visits-2.csv
+  sklearn-dpgen synthesize stays.csv --schema schema.yaml --epsilon 1 --out synthetic \\
+      --rule 'admission <= discharge' --rule "age < 18 => status == 'single'"
   sklearn-dpgen synthesize patients.csv --schema schema.yaml --epsilon 1 --out synthetic \\
       --public 'census-*.parquet' --public-weights weight
 """
@@ -179,6 +183,7 @@ def add_to(commands) -> None:
     add_budget(plan)
     add_target(plan)
     add_public(plan)
+    add_rules(plan)
 
     audit = add_command(
         commands,
@@ -201,6 +206,7 @@ def add_to(commands) -> None:
     add_budget(audit, has_units=False)
     add_target(audit)
     add_public(audit)
+    add_rules(audit)
 
     synthesize = add_command(
         commands,
@@ -230,6 +236,7 @@ def add_to(commands) -> None:
     )
     add_target(synthesize)
     add_public(synthesize)
+    add_rules(synthesize)
     group = synthesize.add_argument_group("publication")
     group.add_argument("--title", metavar="TEXT", help="title of the model card")
     group.add_argument("--author", metavar="TEXT", help="publisher named on the model card")
@@ -549,12 +556,14 @@ def make_sampler(
             ledger=ledger,
             public=public,
         )
+    rules = [read_rule(text, schema) for text in arguments.rule]
     counted: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
     return TableSampler(
         arguments.epsilon,
         arguments.delta,
         schema=schema,
         target=target,
+        constraints=rules or None,
         neighbours=arguments.neighbours,
         unit=arguments.unit,
         max_rows=arguments.max_rows,

@@ -2,9 +2,11 @@
 
 import os
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
+from sklearn_dpgen.command_line._expressions import read_where
 from sklearn_dpgen.command_line._files import (
     check_files,
     check_new_file,
@@ -32,6 +34,10 @@ There is no option for a seed, so every call draws other rows.
 
 For a model of tables with keys --rows is the number of persons, and each table has its file: --out
 more.csv writes more-NAME.csv.
+
+--where draws rows under conditions: comparisons of columns with values, joined by 'and', or by 'or'
+where they are of one column. Names with spaces stand in backticks, dates in quotes, and a column of
+tables with keys is TABLE.COLUMN. The text is read and never run.
 """
 _INSPECT = """\
 Show the guarantee of a model, its attack risk, and the versions of the software that made it.
@@ -62,7 +68,9 @@ def add_to(commands) -> None:
         summary="draw more rows from a model, at no privacy cost",
         text=_SAMPLE,
         examples="  sklearn-dpgen sample synthetic/model.safetensors --rows 100000 "
-        "--out more.parquet\n",
+        "--out more.parquet\n"
+        "  sklearn-dpgen sample synthetic/model.safetensors --rows 500 --out old.csv \\\n"
+        "      --where \"age >= 65 and ward in ['A', 'B']\"\n",
     )
     sample.add_argument("model", metavar="MODEL", help="a file model.safetensors")
     sample.add_argument(
@@ -73,6 +81,11 @@ def add_to(commands) -> None:
         required=True,
         metavar="FILE",
         help="table to write, in the format of its ending, such as .csv or .parquet",
+    )
+    sample.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="draw rows that fulfil a condition, such as \"age >= 65 and ward == 'B'\"",
     )
     add_overwrite(sample)
     inspect = add_command(
@@ -118,7 +131,14 @@ def run_sample(arguments, console: Console) -> int:
         check_new_file(path, overwrite=arguments.overwrite)
         for path in table_names(stem, names, [suffix] * len(names)).values()
     ]
-    drawn = model.set_output(transform="pandas").sample(arguments.rows)
+    options = {}
+    if arguments.where is not None:
+        if "conditions" not in signature(model.sample).parameters:
+            raise CommandError(f"--where must be left out: {type(model).__name__} has none.")
+        # With the labels that a fit discovered.
+        schema = model.schema_ if getattr(model.schema, "open_columns", None) else model.schema
+        options["conditions"] = read_where(arguments.where, schema)
+    drawn = model.set_output(transform="pandas").sample(arguments.rows, **options)
     frames = drawn if isinstance(drawn, dict) else {"": drawn}
     # All files are written before one appears.
     with ExitStack() as stack:
