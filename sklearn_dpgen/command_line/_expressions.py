@@ -2,6 +2,7 @@
 
 import ast
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sklearn_dpgen.command_line._console import CommandError
@@ -112,12 +113,12 @@ class _Reader:
         self._quoted = {}
         if len(text) > _MOST_CHARACTERS:
             raise CommandError(f"{option} must have at most {_MOST_CHARACTERS} characters.")
-        try:
-            self.tree = ast.parse(_QUOTED.sub(self._hide, text).strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            self.tree = None
-        if self.tree is None:
+        tree: ast.expr | None = None
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            tree = ast.parse(_QUOTED.sub(self._hide, text).strip(), mode="eval").body
+        if tree is None:
             raise self.fault("cannot be read")
+        self.tree: ast.expr = tree
 
     def _hide(self, match):
         if match[1] is None:
@@ -235,7 +236,7 @@ class _Reader:
         ends = (low, value) if mark.startswith("<") else (value, high)
         if ends[0] > ends[1]:
             raise self.fault("leaves no value")
-        sides = {"<": "left", "<=": "both", ">": "right", ">=": "both"}
+        sides: dict[str, Any] = {"<": "left", "<=": "both", ">": "right", ">=": "both"}
         return [pd.Interval(*ends, closed=sides[mark])]
 
     def others(self, declared, given):
@@ -252,7 +253,7 @@ class _Reader:
         for value in given:
             if value is None:
                 continue
-            sides = [(low, value, "left"), (value, high, "right")]
+            sides: list[Any] = [(low, value, "left"), (value, high, "right")]
             parts = [pd.Interval(a, b, closed=side) for a, b, side in sides if a <= b]
             rest = [kept for a in rest for b in parts if (kept := _common(a, b)) is not None]
         return rest

@@ -235,6 +235,17 @@ def test_a_panel_is_one_plain_file(run, hospital, arguments):
     done = run("sample", "out/model.safetensors", "--rows", "9", "--out", "more.csv", "--json")
     assert done.code == 0, done.err
     assert done.json["rows"] == {"survey": len(pd.read_csv("more.csv"))}
+    where = ("--rows", "9", "--where", "survey.sex == 'f'", "--out", "women.csv")
+    done = run("sample", "out/model.safetensors", *where)
+    assert done.code == 0, done.err
+    assert {*pd.read_csv("women.csv")["sex"]} == {"f"}
+
+
+def test_rules_of_tables_with_keys_need_python(run, hospital):
+    done = run("synthesize", *FIT, *CSV, "--rule", "cost <= cost")
+    assert done.code == 2
+    assert "--rule must be left out for tables with keys" in done.err
+    assert "spent" not in done.err
 
 
 def test_public_tables_are_given_by_files(run, hospital):
