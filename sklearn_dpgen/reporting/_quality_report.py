@@ -314,9 +314,22 @@ class QualityReport:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
+    def __repr__(self):
+        marks = {"raw": "not private", "private": "may be published", "void": "no guarantee"}
+        rows = sum(
+            part["rows"]["synthetic"] if self._name is None else part["n_samples"]
+            for part in self._tables.values()
+        )
+        return f"<QualityReport on {rows:,} synthetic rows, {marks[self._mark]}>"
+
     def _repr_html_(self) -> str:
-        line = "to_html(path) writes the whole page."
-        return notebook(self.title, items=self._words, lines=[(line, None)])
+        line, verdict = "to_html(path) writes the whole page.", self._verdict
+        items = [
+            f"{what}: {line}"
+            for what, key in (("Fit", "fit"), ("Not fit", "not_fit"))
+            for line in verdict[key]
+        ]
+        return notebook(self.title, items=[*items, *self._words], lines=[(line, None)])
 
 
 def _compare(real, synthetic, schema, target, constraints, max_rows, random_state):

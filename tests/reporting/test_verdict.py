@@ -1,5 +1,6 @@
 """The verdict of a report: what it calls noise is noise, and what it calls clear is not."""
 
+import html
 import json
 import re
 
@@ -149,6 +150,17 @@ def test_a_good_fit_has_its_uses(fitted):
     assert "in each row age ≤ pension" in fit
     assert "Counts of rows below" in not_fit
     assert "Statements about single persons" in not_fit
+
+
+def test_a_report_shows_its_verdict_in_a_notebook(fitted):
+    report = QualityReport.from_estimator(fitted, n_samples=500)
+    assert repr(report) == "<QualityReport on 500 synthetic rows, may be published>"
+    shown = html.unescape(report._repr_html_())
+    for key, lines in report.to_dict()["verdict"].items():
+        for line in lines:
+            assert f"{'Fit' if key == 'fit' else 'Not fit'}: {line}" in shown
+    raw = QualityReport(frame(60), frame(60), schema=SCHEMA)
+    assert repr(raw) == "<QualityReport on 60 synthetic rows, not private>"
 
 
 @pytest.mark.filterwarnings("ignore:With epsilon")
