@@ -223,11 +223,11 @@ def verdict_of_release(measures, *, is_void):
             "could be compared."
         )
     for part in measures.get("predictability") or ():
-        _judge_models(part, fit, not_fit)
+        _judge_models(part, measures.get("associations"), fit, not_fit)
     _judge_rules(measures, fit, not_fit)
     not_fit.append(
-        "Statements about single persons: no row is the record of a person, and a row that looks "
-        "like one does so by chance."
+        "Statements about single persons: no row is the record of a person, even where it looks "
+        "like one."
     )
     return {"fit": fit, "not_fit": not_fit}
 
@@ -280,17 +280,27 @@ def _judge_counts(measures, not_fit):
         )
 
 
-def _judge_models(part, fit, not_fit):
+def _judge_models(part, found, fit, not_fit):
     gain = part["model"] - part["constant"]
     words = (
         f"Models of {shorten(part['target'])}: trained on some of these rows they score "
         f"{part['model']:.3f} on others ({part['score']}), where a constant predictor scores "
         f"{part['constant']:.3f}"
     )
+    own = [pair["is_clear"] for pair in found or () if part["target"] in pair["columns"]]
     if gain < _GAIN:
         not_fit.append(f"{words}: there is nothing to learn from these rows.")
+    elif own and not any(own):
+        not_fit.append(
+            f"{words}. But none of the {len(own)} counted associations with it is above the noise, "
+            "which is what they learn."
+        )
     else:
-        fit.append(f"{words}. On real records they may score less, because they learn noise too.")
+        pairs = f", and of its {len(own)} counted associations {sum(own)} are above the noise"
+        fit.append(
+            f"{words}{pairs * bool(own)}. On real records they may score less, because they learn "
+            "noise too."
+        )
 
 
 def _judge_rules(measures, fit, not_fit):

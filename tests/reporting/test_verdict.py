@@ -196,6 +196,16 @@ def test_rules_that_rows_break_are_named():
     assert any("in each row c ≤ d." in line for line in verdict["fit"])
 
 
+@pytest.mark.parametrize("is_clear", [True, False])
+def test_models_of_noise_are_no_use(is_clear):
+    part = {"target": "ill", "score": "accuracy", "model": 0.9, "constant": 0.5}
+    pairs = [{"columns": ("age", "ill"), "is_clear": is_clear}]
+    measures = {"n_samples": 9, "columns": [], "predictability": [part], "associations": pairs}
+    verdict = verdict_of_release(measures, is_void=False)
+    assert any("Models of ill" in line for line in verdict["fit"]) is is_clear
+    assert any("Models of ill" in line for line in verdict["not_fit"]) is not is_clear
+
+
 def test_what_a_constant_predictor_says_is_the_most_frequent_label(fitted):
     report = QualityReport.from_estimator(fitted, n_samples=4000).to_dict()
     (line,) = [line for line in report["words"] if "A constant predictor of ill" in line]
