@@ -45,6 +45,7 @@ __all__ = [
     "relation_text",
     "report_rows",
     "sampler_text",
+    "spending_rows",
 ]
 
 _PROTECTED: dict[str, str] = {
@@ -389,6 +390,58 @@ def ledger_text(ledger: dict) -> str:
     )
 
 
+def spending_rows(report, *, seed: int | None = None) -> list[tuple[str, str]]:
+    """Return what was spent, chosen and drawn for a release, as pairs of a label and its text.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+    seed : int or None
+        Seed of the published rows, which cost no privacy.
+
+    Returns
+    -------
+    list of tuple of str
+    """
+    if math.isinf(report.epsilon):
+        spent = "no budget: there is no guarantee"
+    else:
+        spent = f"epsilon {report.epsilon:.4g} at delta {report.delta:.3g}"
+    total = (
+        "not known: no ledger was charged. The losses of all releases from the same records add "
+        "up, and those of others are not counted here"
+    )
+    if report.ledger:
+        charge, delta = report.ledger["charge"], report.ledger["delta"]
+        charges = "the only charge" if charge == 1 else f"charges 1 to {charge} together"
+        total = (
+            f"epsilon {float(report.ledger['epsilon']):.4g} at delta {delta:.3g}: {charges} of the "
+            f"ledger of {report.ledger['dataset']!r}, up to this release. Later ones add to it"
+        )
+    many = _units(report)["units"]
+    rows = [
+        ("spent by this release", spent),
+        ("spent by all releases", total),
+        (
+            "chosen at no cost",
+            "the budget, the bounds and labels of the schema, rules, the target and all other "
+            f"settings. If one of them was chosen by looking at the {many}, or at scores that were "
+            "not paid for, the guarantee does not cover that choice",
+        ),
+    ]
+    if report.public_tables:
+        rows.append(("public tables", public_tables_text(report)))
+    if report.is_seeded:
+        noise = "SEEDED: whoever knows or guesses the seed can subtract the noise"
+    else:
+        noise = f"none: {report.noise_source}"
+    rows.append(("seed of the noise", noise))
+    if seed is not None:
+        text = f"{seed}; the model, this seed and these versions give the same rows, at no cost"
+        rows.append(("seed of the rows", text))
+    return rows
+
+
 def report_rows(report) -> Iterator[tuple[str, str]]:
     """Yield the rows of a PrivacyReport, as pairs of a label and its text."""
     yield "neighbours", relation_text(report)
@@ -460,8 +513,11 @@ def count_words(scales, n_records=None, unit="records"):
         if n_records is None:
             return text, ""
         shares = dict.fromkeys(f"{factor * end / n_records:.2g}" for end in (low, high))
-        percents = (f"{100 * float(share):g}" for share in shares)
-        return text, f" ({' to '.join(percents)} percent)"
+        # A share is at most all; more says only that the noise exceeds the records.
+        percents = (
+            f"{100 * float(share):g}" if float(share) < 1 else "over 100" for share in shares
+        )
+        return text, f" ({' to '.join(dict.fromkeys(percents))} percent)"
 
     (one, share), (two, double) = between(1), between(2)
     return f"± {one} {unit}{share}; distinguishable from zero above {two}{double}"

@@ -451,7 +451,7 @@ class OutputFolder:
     path : str
     names : iterable of str
         All files that a run may write. Those of an earlier run are removed, so that all files of
-        the folder belong to one run.
+        the folder belong to one run. The last one appears last.
     overwrite : bool
         Whether the folder may hold files already.
     inputs : iterable of str
@@ -495,6 +495,9 @@ class OutputFolder:
         return self
 
     def __exit__(self, *_) -> None:
+        if self.written:
+            # The last name is that of the list of all others, which must never describe others.
+            (self.path / self._names[-1]).unlink(missing_ok=True)
         for name in self._names if self.written else ():
             if name in self.written:
                 os.replace(self.claim / name, self.path / name)

@@ -2,11 +2,13 @@
 
 import itertools
 import os
+import secrets
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sklearn_dpgen.command_line._console import CommandError, Console
+from sklearn_dpgen.command_line._expressions import read_rule
 from sklearn_dpgen.command_line._files import (
     OutputFolder,
     check_files,
@@ -31,12 +33,23 @@ from sklearn_dpgen.command_line._options import (
     add_named_tables,
     add_overwrite,
     add_public,
+    add_rules,
     add_schema,
     add_tables,
     add_target,
     at_least,
     by_name,
     check_options,
+)
+from sklearn_dpgen.command_line._release import (
+    CARD,
+    LIST,
+    MODEL,
+    NOT_PRIVATE,
+    REPORT,
+    SCHEMA,
+    write_list,
+    write_pages,
 )
 from sklearn_dpgen.exceptions import BudgetExceededError, PublicTypeError, PublicValueError
 
@@ -87,25 +100,28 @@ _AUDIT_EXAMPLES = """\
 _SYNTHESIZE = """\
 Fit a sampler to a private table, and write a synthetic table with its guarantee.
 
-The folder --out receives:
+The folder --out receives a release:
 
   synthetic.*            the synthetic table, in the format of the input
+  report.html            what these rows are fit for, what was spent, and how close they are to the
+                         noisy marginals
+  card.html, .md, .json  the guarantee and its limits, to publish with the table
+  schema.yaml            the public declaration of the columns
   model.safetensors      the fitted sampler; 'sample' draws more rows from it at no privacy cost
-  report.json, .txt      the guarantee: neighbouring relation, noise scales, attack risk
-  model-card.json, .md, .html
-                         a page to publish with the table; --signing-key signs it
-  quality-report.html    how close the synthetic table is to the noisy marginals
+  release.json           the guarantee and the SHA-256 of all these files, for programs; 'verify
+                         FOLDER' checks them
 
 Of a relational schema, name each table by --table. Each person is protected with all rows in all
 tables, and each table has its file: synthetic-NAME.* Of an earlier run, --overwrite removes all of
 these.
 
 All of these are covered by the budget, and may be published. --not-private-report adds
-quality-report-NOT-PRIVATE.html, which compares the synthetic table with the private one without
-noise. Do not publish it.
+report-NOT-PRIVATE.html, which compares the synthetic table with the private one without noise. Do
+not publish it: 'verify FOLDER' fails as long as it is there.
 
 The folder is claimed before the budget is spent: a second run with the same --out is refused. The
-files appear together at the end.
+files appear together at the end, release.json as the last one. --signing-key signs release.json and
+the card.
 
 With --ledger the cost is charged to a ledger before anything is released, and the command is
 refused with exit code 1 if less is left. Create one with 'sklearn-dpgen ledger init'. Without a
@@ -130,20 +146,11 @@ _SYNTHESIZE_EXAMPLES = """\
       --neighbours add_or_remove --rows 10000 --out synthetic
   sklearn-dpgen synthesize --schema hospital.yaml --epsilon 1 --out synthetic \\
       --table patients=patients.csv --table visits=visits-1.csv --table visits=visits-2.csv
+  sklearn-dpgen synthesize stays.csv --schema schema.yaml --epsilon 1 --out synthetic \\
+      --rule 'admission <= discharge' --rule "age < 18 => status == 'single'"
   sklearn-dpgen synthesize patients.csv --schema schema.yaml --epsilon 1 --out synthetic \\
       --public 'census-*.parquet' --public-weights weight
 """
-_MODEL, _NOT_PRIVATE = "model.safetensors", "quality-report-NOT-PRIVATE.html"
-_REPORTS = [
-    _MODEL,
-    "report.json",
-    "report.txt",
-    "model-card.json",
-    "model-card.md",
-    "model-card.html",
-    "quality-report.html",
-    _NOT_PRIVATE,
-]
 # The most rows of a made-up parent row; the audit tries persons with more.
 _MADE_UP_ROWS = 3
 _ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".parquet", ".feather", ".arrow")
@@ -177,6 +184,7 @@ def add_to(commands) -> None:
     add_budget(plan)
     add_target(plan)
     add_public(plan)
+    add_rules(plan)
 
     audit = add_command(
         commands,
@@ -199,6 +207,7 @@ def add_to(commands) -> None:
     add_budget(audit, has_units=False)
     add_target(audit)
     add_public(audit)
+    add_rules(audit)
 
     synthesize = add_command(
         commands,
@@ -228,6 +237,7 @@ def add_to(commands) -> None:
     )
     add_target(synthesize)
     add_public(synthesize)
+    add_rules(synthesize)
     group = synthesize.add_argument_group("publication")
     group.add_argument("--title", metavar="TEXT", help="title of the model card")
     group.add_argument("--author", metavar="TEXT", help="publisher named on the model card")
@@ -235,8 +245,8 @@ def add_to(commands) -> None:
     group.add_argument(
         "--signing-key",
         metavar="FILE",
-        help="Ed25519 private key in PEM format that signs the model card, as made by: openssl "
-        "genpkey -algorithm ed25519 -out key.pem",
+        help="Ed25519 private key in PEM format that signs the release and the card, as made by: "
+        "openssl genpkey -algorithm ed25519 -out key.pem",
     )
     group.add_argument(
         "--not-private-report",
@@ -348,7 +358,8 @@ def run_synthesize(arguments, console: Console) -> int:
             f"Each row is protected by itself. If {identifiers[0]!r} identifies persons with "
             f"several rows, --unit {identifiers[0]} protects them as a whole."
         )
-    names = {*_REPORTS, *written.values(), *_earlier(arguments.out)}
+    names = [MODEL, SCHEMA, *CARD, REPORT, NOT_PRIVATE, *written.values()]
+    names = [*dict.fromkeys([*names, *_earlier(arguments.out), LIST])]
     with OutputFolder(arguments.out, names, overwrite=arguments.overwrite, inputs=inputs) as out:
         console.say(f"Fitting the sampler to the table{'' if '' in given else 's'}.")
         _fit(sampler, given, arguments, console)
@@ -356,8 +367,20 @@ def run_synthesize(arguments, console: Console) -> int:
             rows = arguments.rows
             if rows is None:
                 rows = max(round(sampler.n_records_), 1)
-            synthetic = _write(sampler, rows, out, written, console)
-            _publish(sampler, out, arguments, key, console)
+            # Unlike that of the noise, the seed of the rows may be known: the model is published.
+            seed = secrets.randbits(32)
+            synthetic = _write(sampler, rows, seed, out, written, console)
+            verdict = _publish(sampler, synthetic, out, seed, arguments, key, console)
+            write_list(
+                sampler,
+                synthetic,
+                out,
+                n_samples=rows,
+                seed=seed,
+                verdict=verdict,
+                arguments=arguments,
+                key=key,
+            )
             if ledger is not None:
                 # A later fit may take the tables as public ones.
                 for name in written.values():
@@ -371,7 +394,7 @@ def run_synthesize(arguments, console: Console) -> int:
             console.spent = f"{console.spent} Written to {out.path}: {done}."
             raise
     sizes = {name: len(frame) for name, frame in synthetic.items()}
-    return _result(sampler, rows, sizes, out, ledger, console)
+    return _result(sampler, rows, sizes, verdict, out, ledger, console)
 
 
 def _given_files(schema, files, tables):
@@ -426,15 +449,12 @@ def _spent(report, ledger):
     )
 
 
-def _write(sampler, rows, out, names, console):
+def _write(sampler, rows, seed, out, names, console):
     # The model is saved first: everything else can be made from it again at no cost.
-    with out.file(_MODEL) as path:
+    with out.file(MODEL) as path:
         sampler.save(path)
-    report = sampler.privacy_
-    out.text("report.json", report.to_json())
-    out.text("report.txt", f"{report.to_text()}\n\n{report.attack_risk().to_text()}")
     console.say(f"Drawing {rows} {'rows' if '' in names else 'persons'}.")
-    drawn = sampler.sample(rows)
+    drawn = sampler.sample(rows, random_state=seed)
     frames = {"": drawn} if "" in names else drawn
     for table, name in names.items():
         with out.file(name) as path:
@@ -442,23 +462,10 @@ def _write(sampler, rows, out, names, console):
     return frames
 
 
-def _publish(sampler, out, arguments, key, console):
-    """Write the model card and the quality report, from the releases alone."""
-    from sklearn_dpgen.reporting import QualityReport, model_card
-
-    console.say("Writing the model card and the quality report.")
-    card = model_card(
-        sampler,
-        title=arguments.title,
-        description=arguments.description,
-        author=arguments.author,
-        file=out.claim / _MODEL,
-        signing_key=key,
-    )
-    out.text("model-card.json", card.to_json())
-    out.text("model-card.md", card.to_markdown())
-    out.text("model-card.html", card.to_html())
-    out.text("quality-report.html", QualityReport.from_estimator(sampler).to_html())
+def _publish(sampler, synthetic, out, seed, arguments, key, console):
+    """Write the card and the report, from the releases alone, and return the verdict."""
+    console.say("Writing the card and the report on these rows.")
+    return write_pages(sampler, synthetic, out, seed=seed, arguments=arguments, key=key)
 
 
 def _compare(sampler, given, synthetic, out, arguments, console):
@@ -483,11 +490,11 @@ def _compare(sampler, given, synthetic, out, arguments, console):
         columns = (c for n in given for c in schema[n].schema if f"{n}.{c}" == target)
         target = next(columns, None)
     page = QualityReport(real, synthetic, privacy=sampler.privacy_, schema=schema, target=target)
-    out.text(_NOT_PRIVATE, page.to_html())
-    console.warn(f"{_NOT_PRIVATE} shows the private records without noise. Do not publish it.")
+    out.text(NOT_PRIVATE, page.to_html())
+    console.warn(f"{NOT_PRIVATE} shows the private records without noise. Do not publish it.")
 
 
-def _result(sampler, rows, sizes, out, ledger, console):
+def _result(sampler, rows, sizes, verdict, out, ledger, console):
     from sklearn_dpgen.accounting._wording import public_tables_text
 
     report, is_relational = sampler.privacy_, "" not in sizes
@@ -496,6 +503,9 @@ def _result(sampler, rows, sizes, out, ledger, console):
         drawn_text(rows, sizes if is_relational else None),
         *(f"  {out.path / name}" for name in out.written),
     ]
+    for title, key in (("Fit for:", "fit"), ("Not for:", "not_fit")):
+        own = (verdict or {}).get(key)
+        lines += [title, *(f"  - {line}" for line in own)] if own else []
     if report.public_tables:
         lines.append(f"Public tables: {public_tables_text(report)}.")
     document: dict[str, Any] = {
@@ -504,6 +514,7 @@ def _result(sampler, rows, sizes, out, ledger, console):
         **({"persons": rows, "rows": sizes} if is_relational else {"rows": rows}),
         "report": report.to_dict(),
         "attack_risk": risk_of(report),
+        "verdict": verdict,
         "ledger": None,
     }
     if ledger is not None:
@@ -546,12 +557,14 @@ def make_sampler(
             ledger=ledger,
             public=public,
         )
+    rules = [read_rule(text, schema) for text in arguments.rule]
     counted: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
     return TableSampler(
         arguments.epsilon,
         arguments.delta,
         schema=schema,
         target=target,
+        constraints=rules or None,
         neighbours=arguments.neighbours,
         unit=arguments.unit,
         max_rows=arguments.max_rows,

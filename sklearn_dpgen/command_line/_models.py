@@ -1,8 +1,12 @@
 """The commands sample, inspect and verify, for saved models and model cards."""
 
+import os
 from contextlib import ExitStack
+from inspect import signature
+from pathlib import Path
 
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
+from sklearn_dpgen.command_line._expressions import read_where
 from sklearn_dpgen.command_line._files import (
     check_files,
     check_new_file,
@@ -18,6 +22,7 @@ from sklearn_dpgen.command_line._files import (
 )
 from sklearn_dpgen.command_line._fit import drawn_text, risk_of
 from sklearn_dpgen.command_line._options import add_command, add_overwrite, at_least
+from sklearn_dpgen.command_line._release import read_list, release_faults
 from sklearn_dpgen.exceptions import InvalidFileError, PublicError
 
 __all__ = ["add_to"]
@@ -30,6 +35,10 @@ There is no option for a seed, so every call draws other rows.
 
 For a model of tables with keys --rows is the number of persons, and each table has its file: --out
 more.csv writes more-NAME.csv.
+
+--where draws rows under conditions: comparisons of columns with values, joined by 'and', or by 'or'
+where they are of one column. Names with spaces stand in backticks, dates in quotes, and a column of
+tables with keys is TABLE.COLUMN. The text is read and never run.
 """
 _INSPECT = """\
 Show the guarantee of a model, its attack risk, and the versions of the software that made it.
@@ -37,8 +46,11 @@ Show the guarantee of a model, its attack risk, and the versions of the software
 The file does not prove who wrote the report. A signed model card does: see 'sklearn-dpgen verify'.
 """
 _VERIFY = """\
-Verify the signature of a model card, and with --file that a model is the one of the card. The exit
-code is 1 if either does not hold.
+Verify a release: each file of the folder has the SHA-256 that release.json lists, no file is
+missing or added, and with --public-key the list is signed. The exit code is 1 if one of it does not
+hold. Without a key, the digests show that the files belong together, and not who made them.
+
+For a card, verify its signature, and with --file that a model is the one of the card.
 
 Take the public key from a source that you trust; a key that comes with the card proves nothing.
 A pair of keys is made by:
@@ -57,7 +69,9 @@ def add_to(commands) -> None:
         summary="draw more rows from a model, at no privacy cost",
         text=_SAMPLE,
         examples="  sklearn-dpgen sample synthetic/model.safetensors --rows 100000 "
-        "--out more.parquet\n",
+        "--out more.parquet\n"
+        "  sklearn-dpgen sample synthetic/model.safetensors --rows 500 --out old.csv \\\n"
+        "      --where \"age >= 65 and ward in ['A', 'B']\"\n",
     )
     sample.add_argument("model", metavar="MODEL", help="a file model.safetensors")
     sample.add_argument(
@@ -68,6 +82,11 @@ def add_to(commands) -> None:
         required=True,
         metavar="FILE",
         help="table to write, in the format of its ending, such as .csv or .parquet",
+    )
+    sample.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="draw rows that fulfil a condition, such as \"age >= 65 and ward == 'B'\"",
     )
     add_overwrite(sample)
     inspect = add_command(
@@ -84,14 +103,16 @@ def add_to(commands) -> None:
         commands,
         "verify",
         run_verify,
-        summary="verify the signature of a model card",
+        summary="verify a release folder, or the signature of a card",
         text=_VERIFY,
-        examples="  sklearn-dpgen verify model-card.json --public-key public.pem "
-        "--file model.safetensors\n",
+        examples="  sklearn-dpgen verify release --public-key public.pem\n"
+        "  sklearn-dpgen verify card.json --public-key public.pem --file model.safetensors\n",
     )
-    verify.add_argument("card", metavar="CARD", help="a file model-card.json")
     verify.add_argument(
-        "--public-key", required=True, metavar="FILE", help="Ed25519 public key in PEM format"
+        "card", metavar="RELEASE", help="a folder with release.json, or a card.json"
+    )
+    verify.add_argument(
+        "--public-key", metavar="FILE", help="Ed25519 public key in PEM format; a card needs it"
     )
     verify.add_argument("--file", metavar="MODEL", help="model to compare with the card")
 
@@ -111,7 +132,14 @@ def run_sample(arguments, console: Console) -> int:
         check_new_file(path, overwrite=arguments.overwrite)
         for path in table_names(stem, names, [suffix] * len(names)).values()
     ]
-    drawn = model.set_output(transform="pandas").sample(arguments.rows)
+    options = {}
+    if arguments.where is not None:
+        if "conditions" not in signature(model.sample).parameters:
+            raise CommandError(f"--where must be left out: {type(model).__name__} has none.")
+        # With the labels that a fit discovered.
+        schema = model.schema_ if getattr(model.schema, "open_columns", None) else model.schema
+        options["conditions"] = read_where(arguments.where, schema)
+    drawn = model.set_output(transform="pandas").sample(arguments.rows, **options)
     frames = drawn if isinstance(drawn, dict) else {"": drawn}
     # All files are written before one appears.
     with ExitStack() as stack:
@@ -158,11 +186,15 @@ def run_inspect(arguments, console: Console) -> int:
 
 
 def run_verify(arguments, console: Console) -> int:
-    """Verify a card, and a model."""
+    """Verify a release folder, or a card and a model."""
+    if os.path.isdir(arguments.card):
+        return _verify_release(arguments, console)
     if not arguments.card.lower().endswith(".json"):
         raise CommandError(
-            f"The card must be a JSON file, such as model-card.json, got {arguments.card}."
+            f"The card must be a JSON file, such as card.json, got {arguments.card}."
         )
+    if arguments.public_key is None:
+        raise CommandError("--public-key is needed to verify the signature of a card.")
     check_files(others=[arguments.public_key, arguments.file])
     content = parse(read_text(arguments.card, "card"), arguments.card)
     from sklearn_dpgen.reporting import verify_model_card
@@ -182,6 +214,25 @@ def run_verify(arguments, console: Console) -> int:
         document = {key: content[key] for key in ("title", "file", "privacy")}
         return console.result(f"Verified. The card is as it was signed; {checked}.", document)
     return console.result(f"NOT VERIFIED. {fault}", {"fault": fault}, ok=False)
+
+
+def _verify_release(arguments, console):
+    if arguments.file is not None:
+        raise CommandError("--file must be left out: a release is verified with all its files.")
+    check_files(others=[arguments.public_key])
+    folder = Path(arguments.card)
+    content = read_list(folder)
+    key = None if arguments.public_key is None else read_key(arguments.public_key, private=False)
+    faults = release_faults(folder, content, key)
+    document = {"out": arguments.card, "faults": faults, "signature_checked": key is not None}
+    if faults:
+        text = "\n".join(["NOT VERIFIED.", *(f"  {fault}" for fault in faults)])
+        return console.result(text, document, ok=False)
+    signed = "the list is signed with this key" if key else "no signature was checked"
+    n_files = len(content["files"])
+    return console.result(
+        f"Verified. All {n_files} files are those of the list; {signed}.", document
+    )
 
 
 def _load(path):

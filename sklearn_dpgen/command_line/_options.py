@@ -14,6 +14,7 @@ __all__ = [
     "add_named_tables",
     "add_overwrite",
     "add_public",
+    "add_rules",
     "add_schema",
     "add_tables",
     "add_target",
@@ -181,6 +182,19 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_rules(parser: argparse.ArgumentParser) -> None:
+    """Add the option --rule."""
+    parser.add_argument(
+        "--rule",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="public rule that each record fulfils, and each synthetic row: 'a <= b', 'a < b', "
+        "'total == a + b', or 'condition => condition' with conditions as in sample --where. It "
+        "must not be read from the table; may be repeated",
+    )
+
+
 def add_public(parser: argparse.ArgumentParser) -> None:
     """Add the options --public and --public-weights."""
     group = parser.add_argument_group("public table")
@@ -211,6 +225,10 @@ def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
     if schema is None:
         return
     if hasattr(schema, "order"):
+        if getattr(arguments, "rule", None):
+            raise CommandError(
+                "--rule must be left out for tables with keys: use RelationalSampler in Python."
+            )
         if arguments.unit is not None:
             raise CommandError("--unit must be left out: a relational schema declares its persons.")
         return

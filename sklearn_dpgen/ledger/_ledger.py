@@ -13,6 +13,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._composition import DominatingCost
 from sklearn_dpgen.exceptions import (
     BudgetExceededError,
+    PublicError,
     PublicFileNotFoundError,
     PublicTypeError,
     PublicValueError,
@@ -24,6 +25,7 @@ from sklearn_dpgen.ledger._ledger_file import (
     read_releases,
 )
 from sklearn_dpgen.ledger._ledger_report import FILTERS, Charge, LedgerReport
+from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._validation import check_count, check_delta, check_epsilon
 
 __all__ = ["LedgerLike", "PrivacyLedger", "check_affordable", "ledger_faults", "open_ledger"]
@@ -200,6 +202,13 @@ class PrivacyLedger:
             f"PrivacyLedger({self.path!r}, dataset={self.dataset!r}, epsilon={self.epsilon:g}, "
             f"delta={self.delta:g})"
         )
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.report()._repr_html_()
+        except PublicError as error:
+            # A notebook shows a file that is missing or damaged, and does not stop.
+            return notebook(repr(self), warning=str(error))
 
     def __eq__(self, other):
         return isinstance(other, PrivacyLedger) and self.path == other.path

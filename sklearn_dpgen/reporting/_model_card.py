@@ -57,7 +57,7 @@ _VERIFY = (
 )
 _CODE = (
     "from sklearn_dpgen.reporting import verify_model_card\n"
-    'verify_model_card("model-card.json", "publisher.pem", file="model.safetensors")'
+    'verify_model_card("card.json", "publisher.pem", file="model.safetensors")'
 )
 # Prefix of the signed bytes: the signature of a card is not valid for other content.
 _CONTEXT = b"sklearn_dpgen model card 1\n"
@@ -255,7 +255,7 @@ def model_card(
         "n_records": _public_size(estimator, report),
         "privacy": statement,
         "is_seeded": report.is_seeded,
-        "attack_risk": _risk(report),
+        "attack_risk": risk_facts(report),
         "limits": [*caveat_texts(report), *_LIMITS],
         "audit": None if audit is None else _audit(audit),
         "report_sha256": sha256(canonical_json(statement)),
@@ -265,8 +265,8 @@ def model_card(
         content["tables"] = _tables(as_relational(schema))
         content["marginals"] = _marginal_names(estimator)
     if signing_key is not None:
-        content["signature"] = sign(canonical_json(_plain(content)), signing_key)
-    return ModelCard(_plain(content))
+        content["signature"] = sign(canonical_json(plain(content)), signing_key)
+    return ModelCard(plain(content))
 
 
 def verify_model_card(
@@ -368,7 +368,8 @@ def _public_size(estimator, report):
     return float(size) if is_public and size is not None else None
 
 
-def _risk(report):
+def risk_facts(report):
+    """Return the attack risk of a release, for a JSON document."""
     risk = report.attack_risk()
     return {
         "true_positive_rates": {f"{fpr:g}": tpr for fpr, tpr in risk.true_positive_rates.items()},
@@ -382,12 +383,12 @@ def _audit(audit):
     return {"result": audit.to_dict(), "text": audit.to_text()}
 
 
-def _plain(value):
+def plain(value):
     """Return plain containers for JSON: infinite numbers and keys become strings."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -435,7 +436,7 @@ def file_facts(path):
     return {"name": path.name, "bytes": size, "sha256": digest}
 
 
-def sign(content, key):
+def sign(content, key, context=_CONTEXT):
     """Return the Ed25519 signature of bytes as a dict, for :func:`verify_signature`."""
     ed25519, serialization = _cryptography()
     key = _read_key(key, ed25519.Ed25519PrivateKey, serialization)
@@ -443,11 +444,11 @@ def sign(content, key):
     return {
         "algorithm": "Ed25519",
         "public_key": key.public_key().public_bytes(*raw).hex(),
-        "value": key.sign(_CONTEXT + content).hex(),
+        "value": key.sign(context + content).hex(),
     }
 
 
-def verify_signature(content, signature, key):
+def verify_signature(content, signature, key, context=_CONTEXT):
     """Raise ValueError unless the bytes were signed with the private key of ``key``."""
     if not isinstance(signature, dict) or signature.get("algorithm") != "Ed25519":
         raise PublicValueError("The card has no Ed25519 signature.")
@@ -464,7 +465,7 @@ def verify_signature(content, signature, key):
         )
     try:
         value = bytes.fromhex(signature["value"])
-        key.verify(value, _CONTEXT + content)
+        key.verify(value, context + content)
     except (InvalidSignature, KeyError, TypeError, ValueError):
         raise PublicValueError(
             "The card was not signed with this key, or was changed since."

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen._version import __version__
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._wording import spending_rows
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.reporting._columns import (
     check_table,
@@ -40,12 +41,17 @@ from sklearn_dpgen.reporting._row_measures import (
     row_view,
     sample_persons,
 )
+from sklearn_dpgen.reporting._verdict import (
+    constant_words,
+    verdict_of_release,
+    verdict_of_tables,
+)
 from sklearn_dpgen.schema import RelationalSchema, Schema, Table
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.utils._html import notebook, percent, percent_up, render, score, shorten
 from sklearn_dpgen.utils._validation import Integral
 
-__all__ = ["QualityReport"]
+__all__ = ["QualityReport", "report_on_rows"]
 
 # Records, or persons with many rows, that are drawn for a page of releases.
 _N_SAMPLES, _N_PERSONS = 20_000, 5_000
@@ -142,8 +148,9 @@ class QualityReport:
         measures = compare(real, synthetic, schema, target, constraints, max_rows, random_state)
         self.title = title
         self._measures, self._privacy, self._audit = measures, privacy, audit
-        # The estimator of a report that reads releases alone.
+        # The estimator of a report that reads releases alone, and the seed of published rows.
         self._name: str | None = None
+        self._seed: int | None = None
 
     @classmethod
     def from_estimator(
@@ -169,12 +176,13 @@ class QualityReport:
         estimator : estimator
             A fitted estimator with ``privacy_``. The page reads ``privacy_``, ``schema``,
             ``constraints``, ``unit_weights``, ``encoder_``, ``encoders_``, ``one_way_marginals_``,
-            ``marginals_``, ``n_records_`` and ``sample``, and nothing else.
+            ``marginals_``, ``n_records_``, ``target`` and ``sample``, and nothing else.
         n_samples : int or None, default=None
             Number of synthetic records to draw. None draws 20000, or 5000 persons with many rows.
         title : str, default="Synthetic data report"
         random_state : int, default=0
-            Seed of the synthetic records, which cost no privacy.
+            Seed of the synthetic records, which cost no privacy. With the ``n_samples`` and the
+            ``random_state`` of rows that are published, the page is about these rows.
 
         Returns
         -------
@@ -187,20 +195,25 @@ class QualityReport:
         TypeError
             The estimator has no ``privacy_``.
         """
+        if n_samples is not None:
+            check_scalar(n_samples, "n_samples", Integral, min_val=2)
+        return cls._of_release(estimator, None, n_samples, title, random_state)
+
+    @classmethod
+    def _of_release(cls, estimator, drawn, n_samples, title, random_state):
         check_is_fitted(estimator)
-        view = Released(estimator)
+        view = Released(estimator, drawn)
         privacy = getattr(view, "privacy_", None)
         if not isinstance(privacy, PrivacyReport):
             raise PublicTypeError(f"{type(estimator).__name__} has no privacy_, a PrivacyReport.")
         is_relational = isinstance(getattr(view, "schema", None), Table | RelationalSchema)
         if n_samples is None:
             n_samples = _N_PERSONS if is_relational else _N_SAMPLES
-        check_scalar(n_samples, "n_samples", Integral, min_val=2)
         report = cls.__new__(cls)
         report.title, report._name = title, view.title
         measure = measure_released_tables if is_relational else measure_released
         report._measures = measure(view, n_samples, random_state)
-        report._privacy, report._audit = privacy, None
+        report._privacy, report._audit, report._seed = privacy, None, None
         return report
 
     @property
@@ -221,6 +234,21 @@ class QualityReport:
         return self._measures.get("tables", {None: self._measures})
 
     @property
+    def _verdict(self):
+        """What each table is fit for and not fit for, as lists of sentences."""
+        verdict: dict[str, list[str]] = {"fit": [], "not_fit": []}
+        for name, measures in self._tables.items():
+            if self._name is None:
+                found = verdict_of_tables(measures)
+            else:
+                found = verdict_of_release(measures, is_void=self._mark == "void")
+            for key, lines in found.items():
+                verdict[key] += [_of(name) + line for line in lines]
+        if self._mark == "raw":
+            verdict["not_fit"].append("Publication of this page: it shows the real records.")
+        return verdict
+
+    @property
     def is_private(self) -> bool:
         """Whether the guarantee that the page states covers the whole page."""
         return self._mark == "private"
@@ -230,6 +258,7 @@ class QualityReport:
         return {
             "title": self.title,
             "is_private": self.is_private,
+            "verdict": self._verdict,
             "words": self._words,
             "figures": _plain(self._measures),
             "privacy": None if self._privacy is None else self._privacy.to_dict(),
@@ -268,6 +297,8 @@ class QualityReport:
             sampled=[line for name, part in tables.items() for line in _sampled(name, part)],
             left_out=[name + column for name, columns in left_out.items() for column in columns],
             cards=cards,
+            verdict=self._verdict,
+            spending=[] if privacy is None else spending_rows(privacy, seed=self._seed),
             words=self._words,
             parts=[_part(i, name, part) for i, (name, part) in enumerate(tables.items())],
             orders=_ORDERS,
@@ -283,9 +314,22 @@ class QualityReport:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
+    def __repr__(self):
+        marks = {"raw": "not private", "private": "may be published", "void": "no guarantee"}
+        rows = sum(
+            part["rows"]["synthetic"] if self._name is None else part["n_samples"]
+            for part in self._tables.values()
+        )
+        return f"<QualityReport on {rows:,} synthetic rows, {marks[self._mark]}>"
+
     def _repr_html_(self) -> str:
-        line = "to_html(path) writes the whole page."
-        return notebook(self.title, items=self._words, lines=[(line, None)])
+        line, verdict = "to_html(path) writes the whole page.", self._verdict
+        items = [
+            f"{what}: {line}"
+            for what, key in (("Fit", "fit"), ("Not fit", "not_fit"))
+            for line in verdict[key]
+        ]
+        return notebook(self.title, items=[*items, *self._words], lines=[(line, None)])
 
 
 def _compare(real, synthetic, schema, target, constraints, max_rows, random_state):
@@ -662,7 +706,7 @@ def _table_words(measures):
         constant = measures["downstream"]["constant"]
         gain = real - constant
         kept = (
-            f": {percent(max(synthetic - constant, 0) / gain)} of the gain over a constant "
+            f": {percent(min(max(synthetic - constant, 0) / gain, 1))} of the gain over a constant "
             "prediction is kept"
         ) * (gain > 0.01)
         yield (
@@ -715,7 +759,34 @@ def _released_words(measures):
         yield "This estimator draws no records, so the page shows its guarantee alone."
     elif "marginals" not in measures:
         yield "This estimator keeps no released counts, so the page shows its samples alone."
+    for target in measures.get("targets", ()) if "marginals" in measures else ():
+        words = constant_words(measures, target)
+        if words is not None:
+            yield words
     yield from _rule_words(measures)
+
+
+def report_on_rows(estimator, drawn, *, seed, title=None):
+    """Return the report on the rows that an estimator drew, as they are published.
+
+    Parameters
+    ----------
+    estimator : estimator
+    drawn : data frame or dict of data frames
+        What its ``sample`` returned. Nothing else may be given, as the page is marked as covered
+        by the guarantee.
+    seed : int
+        Seed of the draw.
+    title : str or None
+
+    Returns
+    -------
+    QualityReport
+    """
+    title = title or "Synthetic data report"
+    report = QualityReport._of_release(estimator, drawn, None, title, 0)
+    report._seed = seed
+    return report
 
 
 def _plain(value):

@@ -17,9 +17,11 @@ from sklearn_dpgen.reporting._columns import (
     most_frequent,
     observed_schema,
     read_table,
+    subsample,
     words_of,
 )
 from sklearn_dpgen.reporting._measures import broken_shares
+from sklearn_dpgen.reporting._verdict import associations, least_counts, predictability
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.utils._html import clean
@@ -37,6 +39,8 @@ __all__ = [
 ]
 
 _MOST_MAPPED, _MOST_COLUMNS, _MOST_WORST, _BINS = 60, 200, 8, 20
+# Rows of associations, which are slow.
+_MOST_ROWS = 50_000
 # Numbers of entries of a column that a figure may show, the coarsest first.
 _ENTRIES = (5, 10, 20, 40)
 # A count is above its noise beyond so many standard deviations: one in 740 empty bins is.
@@ -52,6 +56,8 @@ class Released:
     ----------
     estimator : estimator
         A fitted estimator.
+    drawn : data frame, dict of data frames or None, default=None
+        What its ``sample`` returned, for a page about these records. None draws others.
     """
 
     names = frozenset(
@@ -64,12 +70,13 @@ class Released:
             "marginals_",
             "n_records_",
             "privacy_",
+            "target",
             "unit_weights",
         ]
     )
 
-    def __init__(self, estimator):
-        self._estimator = estimator
+    def __init__(self, estimator, drawn=None):
+        self._estimator, self._drawn = estimator, drawn
 
     def __getattr__(self, name):
         if name not in self.names:
@@ -94,10 +101,12 @@ class Released:
 
     def draw(self, n_samples, random_state):
         """Return a data frame of samples, or None for an estimator that draws none."""
-        sample = getattr(self._estimator, "sample", None)
-        if sample is None:
-            return None
-        drawn = sample(n_samples, random_state=random_state)
+        drawn = self._drawn
+        if drawn is None:
+            sample = getattr(self._estimator, "sample", None)
+            if sample is None:
+                return None
+            drawn = sample(n_samples, random_state=random_state)
         if hasattr(drawn, "columns") or hasattr(drawn, "column_names"):
             return read_table(drawn, "synthetic")
         drawn = np.asarray(drawn).reshape(n_samples, -1)
@@ -105,6 +114,8 @@ class Released:
 
     def draw_tables(self, n_persons, random_state):
         """Return the tables of drawn persons, as the estimator gives them."""
+        if self._drawn is not None:
+            return self._drawn
         return self._estimator.sample(n_persons, random_state=random_state)
 
 
@@ -244,7 +255,7 @@ def measure_released(view, n_samples, random_state):
     dict
     """
     synthetic = view.draw(n_samples, random_state)
-    n_drawn = 0 if synthetic is None else n_samples
+    n_drawn = 0 if synthetic is None else len(synthetic)
     measures: dict[str, Any] = {
         "n_samples": n_drawn,
         "counted": view.counted,
@@ -271,6 +282,11 @@ def measure_released(view, n_samples, random_state):
         ]
     if len(part) > 1:
         measures["correlations"] = synthetic_correlations(synthetic, part)
+    targets = getattr(view, "target", None)
+    targets = [targets] if isinstance(targets, str) else targets or []
+    measures["targets"] = [name for name in targets if name in part]
+    found = (predictability(synthetic, part, n, random_state) for n in measures["targets"])
+    measures["predictability"] = [figures for figures in found if figures is not None]
     constraints = getattr(view, "constraints", None)
     if constraints:
         measures["rules"] = broken_shares({"synthetic": synthetic}, constraints, schema)
@@ -294,6 +310,8 @@ def synthetic_correlations(synthetic, part):
     mapped = Schema({name: part[name] for name in names})
     matrix = np.full((len(names), len(names)), np.nan)
     upper = np.triu_indices(len(names), 1)
+    if len(synthetic) > _MOST_ROWS:
+        synthetic = subsample(synthetic, _MOST_ROWS, 0)
     matrix[upper] = column_correlations(synthetic, mapped, _BINS)
     matrix.T[upper] = matrix[upper]
     return {"names": names, "synthetic": matrix}
@@ -362,7 +380,15 @@ def _counted(view, synthetic, weights=None):
             {"columns": part.columns} | _gap(view, part, codes, weights)
         )
     marginals = {1: _order(columns)} | {o: _order(parts) for o, parts in tables.items() if parts}
-    return {"columns": columns, "marginals": marginals}
+    measures = {
+        "columns": columns,
+        "marginals": marginals,
+        "associations": associations(view.marginals_),
+    }
+    if weights is None:
+        parts = [*view.one_way_marginals_, *view.marginals_]
+        measures["least_counts"] = least_counts(parts, view.n_records_, len(synthetic))
+    return measures
 
 
 def _gap(view, part, codes, weights=None):

@@ -324,7 +324,11 @@ def _released_table(view, relational, frames, name, random_state):
         n_records = view.n_records_ if is_root else max(np.mean([*coarsest.values()]), 1.0)
         found = compare_counts(singles, pairs, encoded, n_records, frame, weights)
         columns = [column | {"name": own[column["name"]]} for column in found["columns"]]
-        measures |= found | {"columns": columns}
+        pairs_found = [
+            pair | {"columns": tuple(own.get(n, n) for n in pair["columns"])}
+            for pair in found["associations"]
+        ]
+        measures |= found | {"columns": columns, "associations": pairs_found}
     if len(part) > 1 and len(frames[name]):
         measures["correlations"] = synthetic_correlations(frames[name], part)
     rows = row_view({"synthetic": frames}, relational, name)

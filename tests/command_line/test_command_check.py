@@ -225,10 +225,10 @@ def test_a_fit_says_who_is_protected_by_the_identifiers(run, visits):
     assert pd.read_csv("a/synthetic.csv")["patient"].tolist() == list(range(30))
     assert "--unit patient protects them as a whole" in rows.err
     assert "protects them as a whole" not in whole.err
-    card = (visits / "a" / "model-card.md").read_text()
+    card = (visits / "a" / "card.md").read_text()
     assert "each person, with all records that have one value in patient" in card
     assert "number of persons | 30" in card.replace("\\", "")
-    card = (visits / "b" / "model-card.md").read_text()
+    card = (visits / "b" / "card.md").read_text()
     assert "A person with several records is not protected as a whole" in card
 
 

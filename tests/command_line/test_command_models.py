@@ -1,5 +1,7 @@
 """What synthesize publishes, and what is done with it: sample, inspect, verify, audit."""
 
+import hashlib
+import html
 import json
 import os
 import shutil
@@ -12,17 +14,19 @@ from command_cases import SCHEMA, made_up
 import sklearn_dpgen
 from sklearn_dpgen import auditing
 from sklearn_dpgen.command_line import _fit, main
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.reporting import QualityReport
+from sklearn_dpgen.reporting._quality_report import report_on_rows
 
 FIT = ("--schema", "schema.yaml", "--epsilon", "1", "--delta", "1e-6")
 PUBLIC = [
-    "model-card.html",
-    "model-card.json",
-    "model-card.md",
+    "card.html",
+    "card.json",
+    "card.md",
     "model.safetensors",
-    "quality-report.html",
-    "report.json",
-    "report.txt",
+    "release.json",
+    "report.html",
+    "schema.yaml",
     "synthetic.csv",
 ]
 
@@ -80,7 +84,7 @@ def test_all_of_it_is_made_of_what_was_paid_for(run, monkeypatch):
     asked = run("synthesize", "table.csv", *FIT, "--out", "new", "--not-private-report")
     assert asked.code == 2
     assert "budget was already spent" in asked.err
-    assert "quality-report-NOT-PRIVATE.html" not in os.listdir("new")
+    assert "report-NOT-PRIVATE.html" not in os.listdir("new")
     assert "model.safetensors" in os.listdir("new")
 
 
@@ -89,7 +93,7 @@ def test_a_page_that_is_not_private_is_named_so(run):
     done = run(*fit, "--not-private-report")
     assert done.code == 0, done.err
     assert "Do not publish it" in done.err
-    page = Path("out/quality-report-NOT-PRIVATE.html").read_text(encoding="utf-8")
+    page = Path("out/report-NOT-PRIVATE.html").read_text(encoding="utf-8")
     assert "not private" in page
     # The next run does not leave it beside files that may be published.
     assert run(*fit, "--overwrite").code == 0
@@ -102,7 +106,7 @@ def test_a_model_has_the_report_and_neither_path_nor_seed(run):
     fit = ("--ledger", "secret.db", "--out", "out")
     assert run("synthesize", "table.csv", *FIT, *fit).code == 0
     model = sklearn_dpgen.load("out/model.safetensors")
-    report = json.loads(Path("out/report.json").read_text(encoding="utf-8"))
+    report = json.loads(Path("out/release.json").read_text(encoding="utf-8"))["privacy"]
     assert json.loads(model.privacy_.to_json()) == report
     for name in os.listdir("out"):
         assert b"secret.db" not in Path("out", name).read_bytes()
@@ -131,10 +135,10 @@ def test_more_rows_of_a_model(run, out, name):
         (("sample", "table.csv", "--rows", "3", "--out", "a.csv"), "table.csv"),
         (("sample", "out/model.safetensors", "--rows", "3", "--out", "a.txt"), "of the endings"),
         (("inspect", "schema.yaml"), "schema.yaml"),
-        (("verify", "out/model-card.md", "--public-key", "mine.public.pem"), "must be a JSON file"),
-        (("verify", "out/model-card.json", "--public-key", "mine.pem"), "a public Ed25519 key"),
-        (("verify", "out/model-card.json", "--public-key", "table.csv"), "a public Ed25519 key"),
-        (("verify", "out/model-card.json", "--public-key", "none.pem"), "No such file"),
+        (("verify", "out/card.md", "--public-key", "mine.public.pem"), "must be a JSON file"),
+        (("verify", "out/card.json", "--public-key", "mine.pem"), "a public Ed25519 key"),
+        (("verify", "out/card.json", "--public-key", "table.csv"), "a public Ed25519 key"),
+        (("verify", "out/card.json", "--public-key", "none.pem"), "No such file"),
         (("verify", "none.json", "--public-key", "mine.public.pem"), "No such file"),
     ],
 )
@@ -166,7 +170,7 @@ def test_a_model_is_shown(run, out):
     assert "The best attacker" in text
 
 
-VERIFY = ("verify", "out/model-card.json", "--public-key", "mine.public.pem")
+VERIFY = ("verify", "out/card.json", "--public-key", "mine.public.pem")
 FILE = ("--file", "out/model.safetensors")
 
 
@@ -192,7 +196,7 @@ def unsigned(text):
 
 @pytest.mark.parametrize("change", [changed, unsigned, lambda text: "{}", lambda text: "[1]"])
 def test_another_card_is_not(run, out, change):
-    path = out / "model-card.json"
+    path = out / "card.json"
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     done = run(*VERIFY, *FILE, "--json")
     assert done.code == 1
@@ -207,6 +211,135 @@ def test_another_key_or_model_is_not(run, out):
     done = run(*VERIFY, *FILE)
     assert done.code == 1
     assert "another" in done.out or "not the one" in done.out
+
+
+RELEASE = ("verify", "out")
+KEY = ("--public-key", "mine.public.pem")
+
+
+def test_a_release_is_verified_with_all_its_files(run, out):
+    done = run(*RELEASE, *KEY, "--json")
+    assert done.code == 0, done.out
+    assert done.json["faults"] == []
+    assert done.json["signature_checked"] is True
+    listed = json.loads((out / "release.json").read_text(encoding="utf-8"))
+    assert {facts["name"] for facts in listed["files"]} == {*PUBLIC} - {"release.json"}
+    for facts in listed["files"]:
+        content = (out / facts["name"]).read_bytes()
+        assert facts["sha256"] == hashlib.sha256(content).hexdigest()
+    assert "no signature was checked" in run(*RELEASE).out
+    # The signature of a card is not valid for a list, nor that of a list for a card.
+    card = json.loads((out / "card.json").read_text(encoding="utf-8"))
+    assert card["signature"]["value"] != listed["signature"]["value"]
+
+
+def another_row(out):
+    with open(out / "synthetic.csv", "a", encoding="utf-8") as file:
+        file.write("18,no,1\n")
+    return "synthetic.csv: is not the file of the list."
+
+
+def another_page(out):
+    (out / "report.html").unlink()
+    return "report.html: is missing."
+
+
+def another_file(out):
+    (out / "notes.txt").write_text("x", encoding="utf-8")
+    return "notes.txt: is not in the list."
+
+
+def a_private_page(out):
+    (out / "report-NOT-PRIVATE.html").write_text("x", encoding="utf-8")
+    return "report-NOT-PRIVATE.html: shows private records; remove it before you publish."
+
+
+@pytest.mark.parametrize("change", [another_row, another_page, another_file, a_private_page])
+def test_a_release_that_was_changed_is_not(run, out, change):
+    fault = change(out)
+    done = run(*RELEASE, "--json")
+    assert done.code == 1
+    assert done.json["faults"] == [fault]
+
+
+def other_digest(content):
+    content["files"][0]["sha256"] = "0" * 64
+
+
+def other_budget(content):
+    content["privacy"]["epsilon"] = 0.1
+
+
+def no_signature(content):
+    del content["signature"]
+
+
+def path_outside(content):
+    content["files"][0]["name"] = "../table.csv"
+
+
+@pytest.mark.parametrize("change", [other_digest, other_budget, no_signature, path_outside])
+def test_a_list_that_was_changed_is_not(run, out, change):
+    path = out / "release.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    change(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert run(*RELEASE, *KEY).code == 1
+    # Digests alone show no change of what they do not cover.
+    assert run(*RELEASE).code == (1 if change in (other_digest, path_outside) else 0)
+
+
+def test_what_is_no_release_is_an_error(run, out):
+    assert "There is no" in run("verify", ".").err
+    (out / "release.json").write_text("[1]", encoding="utf-8")
+    assert "must be the list of a release" in run(*RELEASE).err
+    assert "--file must be left out" in run(*RELEASE, *FILE).err
+
+
+def test_the_report_is_about_the_published_rows(run, out):
+    listed = json.loads((out / "release.json").read_text(encoding="utf-8"))
+    model = sklearn_dpgen.load(out / "model.safetensors")
+    rows = model.sample(**listed["draw"])
+    assert rows.to_csv(index=False, lineterminator="\n") == (out / "synthetic.csv").read_text()
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"{len(rows)} synthetic records" in page
+    # The shares on the page are those of these rows, and other rows have others.
+    figures = report_on_rows(model, rows, seed=0).to_dict()["figures"]
+    other = report_on_rows(model, model.sample(200, random_state=0), seed=0).to_dict()["figures"]
+    share = {
+        name: dict(zip(column["labels"], column["synthetic"], strict=True))["yes"]
+        for name, found in (("published", figures), ("other", other))
+        for column in found["columns"]
+        if column["name"] == "smoker"
+    }
+    assert share["published"] == pytest.approx((rows["smoker"] == "yes").mean())
+    assert share["published"] != share["other"]
+    for line in listed["verdict"]["fit"] + listed["verdict"]["not_fit"]:
+        assert line in html.unescape(page)
+
+
+def test_the_first_page_says_what_was_spent_and_drawn(run, out):
+    page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
+    spent = json.loads((out / "release.json").read_text(encoding="utf-8"))["spending"]
+    assert "epsilon 1 at delta 1e-06" in spent["spent by this release"]
+    assert "no ledger was charged" in spent["spent by all releases"]
+    assert page.index("What the rows are fit for") < page.index("What was spent")
+    for label, text in spent.items():
+        assert label in page
+        assert text in page
+
+
+def test_the_total_of_the_ledger_is_on_the_first_page(run):
+    assert (
+        run("ledger", "init", "l.db", "--dataset", "d", "--epsilon", "3", "--delta", "1e-5").code
+        == 0
+    )
+    for out in "ab":
+        assert run("synthesize", "table.csv", *FIT, "--ledger", "l.db", "--out", out).code == 0
+    spent = PrivacyLedger("l.db").spent()
+    page = html.unescape(Path("b/report.html").read_text(encoding="utf-8"))
+    assert f"epsilon {spent:.4g} at delta 1e-05: charges 1 to 2 together of the ledger" in page
+    assert "the only charge of the ledger" in html.unescape(Path("a/report.html").read_text())
 
 
 def test_a_damaged_model_is_an_error(run, out):

@@ -120,7 +120,7 @@ def test_model_and_reports_name_the_table(run, public):
     assert done.code == 0, done.err
     stated = {"public": sha256(public)}
     assert done.json["report"]["public_tables"] == stated
-    report = PrivacyReport.from_dict(json.loads(Path("out/report.json").read_bytes()))
+    report = PrivacyReport.from_dict(json.loads(Path("out/release.json").read_bytes())["privacy"])
     assert report.public_tables == stated
     assert sklearn_dpgen.load("out/model.safetensors").privacy_.public_tables == stated
     text = " ".join(run("inspect", "out/model.safetensors").out.split())
@@ -141,7 +141,7 @@ def test_an_earlier_release_of_the_ledger_is_allowed(run, public):
     done = run(*again, "two", "--ledger", "l.db", "--public", release)
     assert done.code == 0, done.err
     assert f"public (SHA-256 {sha256(release)}): release of charge 1 of the ledger" in done.out
-    report = PrivacyReport.from_dict(json.loads(Path("two/report.json").read_bytes()))
+    report = PrivacyReport.from_dict(json.loads(Path("two/release.json").read_bytes())["privacy"])
     assert report.ledger["public_tables"] == {"public": 1}
     assert report.ledger["epsilon"] == ledger.spent() > before
     # Negative twins: another table, and the same one without its ledger.

@@ -190,7 +190,7 @@ def test_a_table_each_in_its_format(run, hospital, first, second):
     assert {*visits["patient"]} <= {*patients["patient"]}
     assert visits.groupby("patient").size().max() <= 3
     assert done.json["report"]["unit"] == "patient"
-    report = json.loads(Path("out/report.json").read_text())
+    report = json.loads(Path("out/release.json").read_text())["privacy"]
     assert report == done.json["report"]
     assert "secret" not in done.all
 
@@ -235,6 +235,17 @@ def test_a_panel_is_one_plain_file(run, hospital, arguments):
     done = run("sample", "out/model.safetensors", "--rows", "9", "--out", "more.csv", "--json")
     assert done.code == 0, done.err
     assert done.json["rows"] == {"survey": len(pd.read_csv("more.csv"))}
+    where = ("--rows", "9", "--where", "survey.sex == 'f'", "--out", "women.csv")
+    done = run("sample", "out/model.safetensors", *where)
+    assert done.code == 0, done.err
+    assert {*pd.read_csv("women.csv")["sex"]} == {"f"}
+
+
+def test_rules_of_tables_with_keys_need_python(run, hospital):
+    done = run("synthesize", *FIT, *CSV, "--rule", "cost <= cost")
+    assert done.code == 2
+    assert "--rule must be left out for tables with keys" in done.err
+    assert "spent" not in done.err
 
 
 def test_public_tables_are_given_by_files(run, hospital):
@@ -328,9 +339,9 @@ def test_pages_of_tables(run, hospital, pages):
     options = ("--not-private-report", "--title", "Visits", "--target", "visits.cost")
     done = run("synthesize", *FIT, *CSV, *options, "--json")
     assert done.code == 0, done.err
-    pages = ["model-card.html", "quality-report.html", "quality-report-NOT-PRIVATE.html"]
-    assert {*pages, "model-card.json"} <= {*os.listdir("out")}
-    card = json.loads(Path("out/model-card.json").read_text(encoding="utf-8"))
+    pages = ["card.html", "report.html", "report-NOT-PRIVATE.html"]
+    assert {*pages, "card.json"} <= {*os.listdir("out")}
+    card = json.loads(Path("out/card.json").read_text(encoding="utf-8"))
     assert [table["name"] for table in card["tables"]] == ["patients", "visits"]
     for page in pages[1:]:
         text = Path("out", page).read_text(encoding="utf-8")

@@ -44,11 +44,13 @@ def test_a_table_of_the_same_format_with_its_report(run, form):
     assert synthetic["age"].between(18, 100).all()
     assert set(synthetic["grade"]) <= {1, 2, 3}
     assert set(os.listdir("out")) == set(done.json["files"])
-    report = PrivacyReport.from_dict(json.loads(Path("out/report.json").read_bytes()))
+    listed = json.loads(Path("out/release.json").read_bytes())
+    report = PrivacyReport.from_dict(listed["privacy"])
     assert (report.epsilon, report.delta) == (1, 1e-6)
     assert not report.is_seeded
     assert report.noise_source == "operating system entropy"
-    assert report.to_text() in Path("out/report.txt").read_text(encoding="utf-8")
+    assert listed["rows"] == {"synthetic": 200}
+    assert {file["name"] for file in listed["files"]} == {*os.listdir("out")} - {"release.json"}
 
 
 def test_two_runs_differ(run):
@@ -289,8 +291,8 @@ def test_of_two_processes_that_are_given_one_folder_one_is_refused(run, ledger, 
     Path("go").touch()
     assert other.wait(timeout=120) == 0
     assert len(ledger.report().charges) == 1
-    pages = {"model-card.html", "model-card.json", "model-card.md", "quality-report.html"}
-    names = {"model.safetensors", "report.json", "report.txt", "synthetic.csv"}
+    pages = {"card.html", "card.json", "card.md", "report.html", "schema.yaml"}
+    names = {"model.safetensors", "release.json", "synthetic.csv"}
     assert set(os.listdir("out")) == names | pages
     # It is free again once the first has ended.
     assert "must be empty or new" in run("synthesize", "table.csv", *FIT, "--ledger", "l.db").err

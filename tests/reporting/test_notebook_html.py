@@ -1,6 +1,7 @@
 """What a notebook shows of reports, risks, ledgers and estimators: escaped, with the guarantee."""
 
 import math
+import os
 from html.parser import HTMLParser
 
 import numpy as np
@@ -82,6 +83,9 @@ def test_a_ledger_shows_charges_and_what_is_spent(tmp_path):
     assert "script" not in found.tags
     assert HOSTILE in found.text
     assert f"{ledger.report().spent:.4g} of ε = 3" in found.text
+    assert ledger._repr_html_() == ledger.report()._repr_html_()
+    os.unlink(ledger.path)
+    assert "PrivacyLedger" in Reader(ledger._repr_html_()).text
 
 
 def test_a_fitted_estimator_shows_its_guarantee_below_that_of_scikit_learn():

@@ -133,7 +133,7 @@ def test_the_page_has_all_sections_and_marks_what_is_not_private(report, tmp_pat
         raw, "not private"
     )
     assert page.marks[None] == ["not private"]
-    assert page.marks["certificate"] == ["private: may be published"]
+    assert page.marks["certificate"] == ["differentially private: may be published"]
     mark, verdict = page.marks["audit"]
     assert mark == "not private"
     assert "no violation" in verdict
@@ -363,7 +363,7 @@ def test_a_page_of_releases_is_marked_as_private(fitted):
     page = check_page(report.to_html())
     assert report.is_private
     assert {mark for marks in page.marks.values() for mark in marks} == {
-        "private: may be published"
+        "differentially private: may be published"
     }
     found = report.to_dict()["figures"]
     assert {column["name"] for column in found["columns"]} == {"age", "city", "ill"}

@@ -125,7 +125,7 @@ def test_a_page_of_releases_shows_synthetic_persons_alone(sampler):
     report = QualityReport.from_estimator(sampler, n_samples=100)
     page = check_page(report.to_html())
     assert report.is_private
-    assert marks_of(page) == {"private: may be published"}
+    assert marks_of(page) == {"differentially private: may be published"}
     assert {"table-1-rows", "table-1-transitions", "table-1-trajectories"} <= page.marks.keys()
     found = report.to_dict()["figures"]["tables"]
     assert {c["name"] for c in found["visits"]["columns"]} == {"day", "ward", "pressure"}
