@@ -40,9 +40,8 @@ def record_distance(X, points, weights, domain):
     -------
     total : float
         n W1 for d = 1, and for at most 10^4 records and 10^7 pairs. Else n (q + W1 of the votes and
-        the weights),
-        with the votes of the records for the nearest points, and their mean distance q to these
-        points: by the triangle inequality no less than n W1.
+        the weights), with the votes of the records for the nearest points, and their mean distance
+        q to these points: by the triangle inequality no less than n W1.
     sensitivity : float
         Largest change of the total if one record of the domain replaces another: D, or D + R if no
         point of the domain is farther than R from the points.
