@@ -225,7 +225,7 @@ class _Reader:
         mark, value = (_MIRRORED[mark] if is_mirrored else mark), given[0]
         labels = _labels(declared)
         if labels is not None:
-            if value not in labels or not hasattr(declared, "values"):
+            if value not in labels or not _is_ordered(declared):
                 raise self.fault("orders labels that have no order")
             at = labels.index(value)
             kept = {"<": labels[:at], "<=": labels[: at + 1], ">": labels[at + 1 :]}
@@ -306,11 +306,14 @@ class _Reader:
 
 def _labels(declared):
     """Return the labels of a column in their order, or None for numbers and dates."""
-    for field in ("categories", "values"):
-        labels = getattr(declared, field, None)
-        if labels is not None and not callable(labels):
-            return list(labels)
-    return None
+    labels = getattr(declared, "categories", None)
+    return None if labels is None else list(labels)
+
+
+def _is_ordered(declared):
+    from sklearn_dpgen.schema import Ordinal
+
+    return isinstance(declared, Ordinal)
 
 
 def _bounds(declared):

@@ -110,5 +110,8 @@ class SchemaParameter:
         raise AttributeError(f"{type(estimator).__name__} has no schema.")
 
     def __set__(self, estimator: Any, schema: Any) -> None:
-        is_path = isinstance(schema, str | os.PathLike)
+        # Other texts are no path: like any wrong value, they are refused by the plan or the fit.
+        is_path = isinstance(schema, os.PathLike) or (
+            isinstance(schema, str) and schema.lower().endswith(_ENDINGS)
+        )
         vars(estimator)["schema"] = read_schema(schema) if is_path else schema

@@ -284,7 +284,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     >>> X, y = rng.normal(size=(400, 2)), rng.integers(2, size=400)
     >>> X[:, 0] += 4 * y
     >>> domain = np.repeat([1, -2], 200)
-    >>> X[domain < 0] += 1.5
+    >>> X[domain < 0] += 6
     >>> y[domain < 0] = -1
     >>> adapter = SmoothedSlicedWassersteinAdapter(source_iter=50, training=Training(max_iter=20))
     >>> adapter.fit(X, y, sample_domain=domain).predict(X[domain < 0]).shape

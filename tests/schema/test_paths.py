@@ -71,6 +71,12 @@ def test_files_that_are_no_schema(folder, path, text, error, message):
     with pytest.raises(error, match=message) as caught:
         read_schema(path)
     assert caught.value.__context__ is None
+    if path == "schema.txt":
+        # As scikit-learn asks, a wrong value is refused where it is used.
+        sampler = TableSampler(schema=path)
+        with pytest.raises(ValueError, match="schema.* must be an instance of .*Schema"):
+            sampler.fit(pd.DataFrame({"a": [1]}))
+        return
     with pytest.raises(error, match=message):
         TableSampler(schema=path)
 

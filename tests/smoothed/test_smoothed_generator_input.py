@@ -162,7 +162,9 @@ def test_budgets_beyond_the_range(tiny_generator, labelled, name, epsilon):
         ("histograms", 1e5),
     ],
 )
-@pytest.mark.filterwarnings("ignore:Y has too few rows:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Y has too few rows:UserWarning", "ignore:The noise on the mean of a class:UserWarning"
+)
 def test_budgets_at_the_ends_of_the_range(tiny_generator, labelled, name, epsilon):
     fits(tiny_generator, epsilon=epsilon)[name](labelled.X)
 
