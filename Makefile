@@ -23,7 +23,7 @@ BASE ?=
 ASV ?= run --quick --show-stderr --python=same
 
 .PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist test-minimum \
-	test-newest test-python test-pythons asv ci release-notes clean
+	test-newest test-python test-pythons gpu asv ci release-notes clean
 
 ## help: list these targets
 help:
@@ -48,6 +48,11 @@ types: $(VENV)/.types-ready
 ## test: the linter and the tests
 test: $(READY) lint
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+## gpu: the tests with the marker gpu and bench_gpu.py, on a CUDA device
+gpu: $(READY)
+	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python benchmarks/bench_gpu.py
 
 ## doctest: the snippets of all pages; warnings are errors
 doctest: $(VENV)/.doc-ready
