@@ -175,7 +175,7 @@ LABELS = {
 def binned(table, name):
     """Return the public bins, or the declared values, of a column, as labels in order."""
     labels = LABELS[name]
-    lower = bins[name][:-1] if name in bins else health.schema[name].values
+    lower = bins[name][:-1] if name in bins else health.schema[name].categories
     codes = np.searchsorted(lower, table[name], side="right") - 1
     return pd.Categorical.from_codes(codes, labels, ordered=True)
 

@@ -297,8 +297,9 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         "module_": AdaptedNetwork,
         "n_iter_": int,
         "domain_": Maybe(Domain),
-        "shift_": str,
-        "class_shares_": Array("f", 1),
+        # Former files have neither.
+        "shift_": Maybe(str),
+        "class_shares_": Maybe(Array("f", 1)),
     }
     _parameter_constraints: dict = {
         **TrainedEstimator._parameter_constraints,
