@@ -1,6 +1,7 @@
 """The commands draft-schema and check: draft a schema, and check a table against it."""
 
 import io
+import json
 import re
 import textwrap
 from collections.abc import Sequence
@@ -136,6 +137,15 @@ _ROW_FAULTS = {
 # category, which must be declared.
 _KEY_FAULTS = {"null": "missing_key"}
 _PUBLIC_KEY_FAULTS = {"null": "missing_public", "orphan": "orphan_public"}
+_JSON_SCHEMA = """\
+Write the JSON Schema of schema files.
+
+Editors with a YAML language server complete and check a schema by it, if the first line of the
+file is "# yaml-language-server: $schema=FILE".
+"""
+_JSON_SCHEMA_EXAMPLES = """\
+  sklearn-dpgen json-schema --out words.json
+"""
 _CHECK = """\
 Check a schema, and whether a table fits it.
 
@@ -191,6 +201,17 @@ def add_to(commands) -> None:
     draft.add_argument("--out", required=True, metavar="FILE", help="YAML file to write")
     add_overwrite(draft)
 
+    words = add_command(
+        commands,
+        "json-schema",
+        run_json_schema,
+        summary="write the JSON Schema of schema files, for editors",
+        text=_JSON_SCHEMA,
+        examples=_JSON_SCHEMA_EXAMPLES,
+    )
+    words.add_argument("--out", required=True, metavar="FILE", help="JSON file to write")
+    add_overwrite(words)
+
     check = add_command(
         commands,
         "check",
@@ -238,6 +259,17 @@ def run_draft(arguments, console: Console) -> int:
     found = {name: [*fields] for name, fields in missing.items()}
     document = {"out": str(out), "n_columns": n_columns, "missing": found}
     return console.result("\n".join(lines), document)
+
+
+def run_json_schema(arguments, console: Console) -> int:
+    """Write the JSON Schema of schema files."""
+    from sklearn_dpgen.schema import json_schema
+
+    if not arguments.out.lower().endswith(".json"):
+        raise CommandError(f"--out must have the ending .json, got {arguments.out}.")
+    out = check_new_file(arguments.out, overwrite=arguments.overwrite)
+    write_text(out, json.dumps(json_schema(), indent=2) + "\n")
+    return console.result(f"Wrote the JSON Schema of schema files to {out}.", {"out": str(out)})
 
 
 def _draft_of(source, is_codebook):

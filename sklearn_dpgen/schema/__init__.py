@@ -3,6 +3,7 @@
 from sklearn_dpgen.schema._column import Identifier
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._file import read_schema
+from sklearn_dpgen.schema._json_schema import json_schema
 from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.schema._relational import RelationalSchema, Table
@@ -23,5 +24,6 @@ __all__ = [
     "Schema",
     "Sum",
     "Table",
+    "json_schema",
     "read_schema",
 ]

@@ -31,7 +31,7 @@ _NAT = -(2**63)
 _OFFSET = re.compile(r"UTC|(UTC)?[+-][0-9]{2}:[0-9]{2}")
 _FINER = ("ns", "ps", "fs", "as")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_RESOLUTIONS = {
+RESOLUTIONS = {
     "D": 86_400_000_000,
     "h": 3_600_000_000,
     "m": 60_000_000,
@@ -99,8 +99,8 @@ class Datetime(IntervalColumn):
         check_missing(self)
         if self.resolution == "min":
             object.__setattr__(self, "resolution", "m")
-        if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
-            words = ["min" if word == "m" else word for word in _RESOLUTIONS]
+        if not isinstance(self.resolution, str) or self.resolution not in RESOLUTIONS:
+            words = ["min" if word == "m" else word for word in RESOLUTIONS]
             raise PublicValueError(
                 f"resolution must be one of {words}, got {given_as(self.resolution)}."
             )
@@ -109,7 +109,7 @@ class Datetime(IntervalColumn):
             value, zone = _as_datetime(getattr(self, field), field)
             object.__setattr__(self, field, value)
             zones |= {zone} - {None}
-            if _since_epoch(value) % _RESOLUTIONS[self.resolution]:
+            if _since_epoch(value) % RESOLUTIONS[self.resolution]:
                 raise PublicValueError(f"{field} must be a multiple of the resolution.")
         low, high = self._bounds
         if not low < high:
@@ -131,7 +131,7 @@ class Datetime(IntervalColumn):
     def n_steps(self) -> int:
         """The number of steps of the resolution between the bounds."""
         low, high = self._bounds
-        return (high - low) // _RESOLUTIONS[self.resolution]
+        return (high - low) // RESOLUTIONS[self.resolution]
 
     def to_unit(self, values: ArrayLike | pd.Series) -> np.ndarray:
         """Map the bounds to [-1, 1], affinely, without clipping.
@@ -209,7 +209,7 @@ class Datetime(IntervalColumn):
 
     def _decode(self, array, rng):
         fraction, null = self._split(array)
-        (low, high), resolution = self._bounds, _RESOLUTIONS[self.resolution]
+        (low, high), resolution = self._bounds, RESOLUTIONS[self.resolution]
         steps = np.rint(fraction * ((high - low) // resolution)).astype(np.int64)
         values = (low + steps * resolution).view("datetime64[us]")
         return self.in_zone(np.where(null, np.datetime64("NaT", "us"), values))

@@ -26,7 +26,7 @@ __all__ = ["Schema", "SchemaDraft"]
 _FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
 
 
-_TYPES: dict[str, type[Any]] = {
+TYPES: dict[str, type[Any]] = {
     "numeric": Numeric,
     "categorical": Categorical,
     "open_categorical": OpenCategorical,
@@ -34,7 +34,7 @@ _TYPES: dict[str, type[Any]] = {
     "datetime": Datetime,
     "identifier": Identifier,
 }
-_NAMES = {column: name for name, column in _TYPES.items()}
+_NAMES = {column: name for name, column in TYPES.items()}
 
 
 @saved
@@ -328,11 +328,11 @@ def _column_from_dict(name, entry, folder=None):
         raise PublicValueError(f"Column {name!r}: a declaration must be a mapping.")
     given = dict(entry)
     kind = given.pop("type", None)
-    if not isinstance(kind, str) or kind not in _TYPES:
-        found = get_close_matches(kind, _TYPES, n=1) if isinstance(kind, str) else []
+    if not isinstance(kind, str) or kind not in TYPES:
+        found = get_close_matches(kind, TYPES, n=1) if isinstance(kind, str) else []
         near = f": did you mean {found[0]!r}?" if found else ""
         raise PublicValueError(
-            f"Column {name!r}: type must be one of {list(_TYPES)}, got {given_as(kind)}{near}."
+            f"Column {name!r}: type must be one of {list(TYPES)}, got {given_as(kind)}{near}."
         )
     if "categories_from" in given and kind in ("categorical", "open_categorical", "ordinal"):
         if "categories" in given:
@@ -343,7 +343,7 @@ def _column_from_dict(name, entry, folder=None):
     if kind == "ordinal" and "values" in given and "categories" not in given:
         # The word of earlier releases.
         given["categories"] = given.pop("values")
-    known = fields(_TYPES[kind])
+    known = fields(TYPES[kind])
     words = [field.name for field in known]
     unknown = [key for key in given if key not in words]
     missing = [f.name for f in known if f.default is MISSING and f.name not in given]
@@ -351,7 +351,7 @@ def _column_from_dict(name, entry, folder=None):
         fault = offered(unknown, ["type", *words]) if unknown else f"missing {missing}"
         raise PublicValueError(f"Column {name!r}: {fault} in a {kind} declaration.")
     try:
-        return _TYPES[kind](**given)
+        return TYPES[kind](**given)
     except PublicError as error:
         raise PublicValueError(f"Column {name!r}: {error}") from error
 
@@ -429,7 +429,7 @@ class SchemaDraft:
     def to_code(self) -> str:
         """Return Python code to paste, which raises as long as it contains a ``...``."""
         types = {entry["type"] for entry in self.declaration.values()} - {GAP}
-        kinds = {_TYPES[kind].__name__ for kind in types}
+        kinds = {TYPES[kind].__name__ for kind in types}
         lines = [f"from sklearn_dpgen.schema import {', '.join(sorted({*kinds, 'Schema'}))}", ""]
         lines.append("schema = Schema({")
         for name, entry in self.declaration.items():
@@ -454,7 +454,7 @@ def _call(entry):
     fields = {key: "..." if v == GAP else _literal(v) for key, v in entry.items() if key != "type"}
     bare = () if GAP in entry.values() else ("low", "high", "categories")
     arguments = [text if key in bare else f"{key}={text}" for key, text in fields.items()]
-    return f"{_TYPES[entry['type']].__name__}({', '.join(arguments)})"
+    return f"{TYPES[entry['type']].__name__}({', '.join(arguments)})"
 
 
 def _literal(value):

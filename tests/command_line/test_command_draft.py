@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.schema import Schema, json_schema
 from sklearn_dpgen.schema._schema import SchemaDraft
 
 TABLE = pd.DataFrame(
@@ -185,3 +185,14 @@ def test_a_file_is_not_replaced_unasked(run, folder):
     assert run(*draft, "draft.yaml", "--overwrite").code == 0
     assert "the ending .yaml" in run(*draft, "table.csv", "--overwrite").err
     assert "no folder" in run(*draft, "none/draft.yaml").err
+
+
+def test_the_json_schema_of_schema_files(run):
+    done = run("json-schema", "--out", "words.json", "--json")
+    assert done.code == 0, done.err
+    with open("words.json", encoding="utf-8") as file:
+        assert json.load(file) == json_schema()
+    assert done.json["out"] == "words.json"
+    assert run("json-schema", "--out", "words.json").code == 2
+    assert run("json-schema", "--out", "words.json", "--overwrite").code == 0
+    assert run("json-schema", "--out", "words.yaml").code == 2
