@@ -306,14 +306,14 @@ def test_the_report_is_about_the_published_rows(run, out):
     # The shares on the page are those of these rows, and other rows have others.
     figures = report_on_rows(model, rows, seed=0).to_dict()["figures"]
     other = report_on_rows(model, model.sample(200, random_state=0), seed=0).to_dict()["figures"]
-    share = {
-        name: dict(zip(column["labels"], column["synthetic"], strict=True))["yes"]
-        for name, found in (("published", figures), ("other", other))
-        for column in found["columns"]
+    (share,) = (
+        dict(zip(column["labels"], column["synthetic"], strict=True))["yes"]
+        for column in figures["columns"]
         if column["name"] == "smoker"
-    }
-    assert share["published"] == pytest.approx((rows["smoker"] == "yes").mean())
-    assert share["published"] != share["other"]
+    )
+    assert share == pytest.approx((rows["smoker"] == "yes").mean())
+    # Of one column alone two draws may have the same shares.
+    assert figures["columns"] != other["columns"]
     for line in listed["verdict"]["fit"] + listed["verdict"]["not_fit"]:
         assert line in html.unescape(page)
 
