@@ -58,7 +58,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         Whether the group of a record, and for equalized odds its label, is protected too, and with
         it the sizes of the groups (:ref:`protected_groups`). "auto" protects it with a target and
         declared ``groups``, which adds no noise. True needs ``groups`` too, and with ``alpha`` adds
-        noise: with the defaults half as much for two groups of one size.
+        noise: at ``alpha=0.5`` and the other defaults half as much for two groups of one size.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"

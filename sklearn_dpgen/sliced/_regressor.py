@@ -74,8 +74,8 @@ class DPSlicedWassersteinFairRegressor(
     protect_groups : bool or "auto", default="auto"
         Whether the group of a record is protected too, and with it the sizes of the groups
         (:ref:`protected_groups`). "auto" protects it with a target and declared ``groups``, which
-        adds no noise. True needs ``groups`` too, and with ``alpha`` adds noise: with the defaults,
-        and one output, two thirds as much for two groups of one size.
+        adds no noise. True needs ``groups`` too, and with ``alpha`` adds noise: at ``alpha=0.5``,
+        the other defaults and one output, two thirds as much for two groups of one size.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
