@@ -33,8 +33,8 @@ OPTIONAL = [
     "sign",
     "spark",
 ]
-# Of the version control and its checks, nothing is handed out.
-_NOT_HANDED_OUT = (".ci/", ".git")
+# Of the version control, its checks and the site, nothing is handed out.
+_NOT_HANDED_OUT = (".ci/", ".git", ".pre-commit-config.yaml", ".readthedocs.yaml")
 
 pytestmark = pytest.mark.skipif(
     not (REPOSITORY / "setup.cfg").exists(), reason="installed without its sources"
