@@ -364,3 +364,24 @@ def test_torch_is_loaded_by_the_fit_that_needs_it(names, is_early):
     result = json.loads(done.stdout.splitlines()[-1])
     # That of a package which imports it is seen, and so are threads that are not limited.
     assert result == {"early": is_early, "threads": [[1], [2]]}
+
+
+def private_names(path):
+    """Yield the private names of scikit-learn that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sklearn":
+            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [part for alias in node.names for part in alias.name.split(".")]
+            names = names if names[0] == "sklearn" else []
+        else:
+            continue
+        yield from (name for name in names if name.startswith("_"))
+
+
+def test_one_module_uses_private_names_of_scikit_learn(tmp_path):
+    using = {path.relative_to(ROOT) for path in ROOT.rglob("*.py") if [*private_names(path)]}
+    assert using == {Path("utils/_validation.py")}
+    twin = tmp_path / "twin.py"
+    twin.write_text("from sklearn.utils import _safe_indexing\nimport sklearn.utils._mask\n")
+    assert [*private_names(twin)] == ["_safe_indexing", "_mask"]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 
 from sklearn_dpgen.accounting import GaussianProfile
 from sklearn_dpgen.auditing._bounds import (
@@ -35,7 +35,7 @@ from sklearn_dpgen.auditing._white_box import WhiteBox, one_run, repeated
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, Mechanism
 from sklearn_dpgen.utils._random import observed_noise
-from sklearn_dpgen.utils._validation import check_choice
+from sklearn_dpgen.utils._validation import check_choice, take_rows
 
 __all__ = ["AuditResult", "audit"]
 
@@ -405,7 +405,7 @@ def _pairs(mechanism, pool, records, n, alpha):
 
     Without ``alpha`` the noise is assumed to have its claimed scale, to compare records.
     """
-    rows = _safe_indexing(pool.X, np.repeat(records, n))
+    rows = take_rows(pool.X, np.repeat(records, n))
     if isinstance(rows, pd.DataFrame):
         rows = rows.reset_index(drop=True)
     transcript = Transcript()

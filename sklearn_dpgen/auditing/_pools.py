@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._unit import told_apart
 from sklearn_dpgen.schema import RelationalSchema
+from sklearn_dpgen.utils._validation import take_rows
 
 __all__ = ["LinkedTables", "PersonPool", "Pool", "Table", "extreme_records", "nasty_persons"]
 
@@ -70,7 +71,7 @@ class Pool:
     def varied(self, row: int, rng: np.random.RandomState) -> int:
         """Add a record with some values changed to the pool, and return its index."""
         given = self.X.iloc[: self.n] if isinstance(self.X, pd.DataFrame) else self.X[: self.n]
-        return int(self._append(_varied(_safe_indexing(self.X, [row]), given, rng))[0])
+        return int(self._append(_varied(take_rows(self.X, [row]), given, rng))[0])
 
     def given(self) -> Table:
         """Return the given table."""
@@ -78,7 +79,7 @@ class Pool:
 
     def arrays(self, table: Table) -> tuple:
         """Return X, y and the sensitive features of a table."""
-        X = _safe_indexing(self.X, table.rows)
+        X = take_rows(self.X, table.rows)
         if isinstance(X, pd.DataFrame):
             X = X.reset_index(drop=True)
         return X, _taken(self.y, table.labels), _taken(self.sides, table.sides)
@@ -405,7 +406,7 @@ def nasty_persons(
 def _taken(values, indices):
     if values is None:
         return None
-    values = _safe_indexing(values, indices)
+    values = take_rows(values, indices)
     return values.reset_index(drop=True) if isinstance(values, pd.Series) else values
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils import _safe_indexing
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
@@ -38,6 +37,7 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_settings,
     completed,
+    take_rows,
     warn_user,
 )
 
@@ -353,7 +353,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             return [X, *aligned]
         X, persons = self._split_unit(X)
         rows = persons.draw(self._noise_source(seed, "rows of persons", persons.codes))
-        return [part if part is None else _safe_indexing(part, rows) for part in (X, *aligned)]
+        return [part if part is None else take_rows(part, rows) for part in (X, *aligned)]
 
     def _one_labelled_row_each(self, X, y, seed):
         """Return one row of each person with its label; public labels must agree in a person."""

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import _safe_indexing
 
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._unit import Persons, split_unit
 from sklearn_dpgen.tables._person_rows import persons_of_rows, stages_of
 from sklearn_dpgen.utils._frames import frame_columns
 from sklearn_dpgen.utils._groups import check_sensitive_features
-from sklearn_dpgen.utils._validation import call_quietly, num_samples
+from sklearn_dpgen.utils._validation import call_quietly, num_samples, take_rows
 
 __all__ = ["Parts", "PersonTables", "Records", "as_rows"]
 
@@ -117,9 +116,7 @@ class Records:
         return training, scored, weights
 
     def _rows(self, positions):
-        return tuple(
-            part if part is None else _safe_indexing(part, positions) for part in self._parts
-        )
+        return tuple(part if part is None else take_rows(part, positions) for part in self._parts)
 
 
 class PersonTables:
@@ -174,8 +171,8 @@ class PersonTables:
     def _part(self, part, number):
         chosen = {n: np.flatnonzero(part[own] == number) for n, own in self._persons.items()}
         if not isinstance(self._tables, Mapping):
-            return _safe_indexing(self._tables, *chosen.values())
-        return {name: _safe_indexing(self._tables[name], own) for name, own in chosen.items()}
+            return take_rows(self._tables, *chosen.values())
+        return {name: take_rows(self._tables[name], own) for name, own in chosen.items()}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import HasMethods
 
 from sklearn_dpgen.engines._tables import is_engine_table
 from sklearn_dpgen.exceptions import (
@@ -35,7 +34,13 @@ from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categorie
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import IntervalColumn, MadeUpColumn
-from sklearn_dpgen.utils._validation import check_array, check_fits, check_is_fitted, warn_user
+from sklearn_dpgen.utils._validation import (
+    HasMethods,
+    check_array,
+    check_fits,
+    check_is_fitted,
+    warn_user,
+)
 
 __all__ = ["PUBLIC_TABLE", "PublicRows", "PublicTable", "as_public_table", "read_public_array"]
 

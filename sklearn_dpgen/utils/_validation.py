@@ -15,6 +15,7 @@ import sklearn.utils.validation
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import _safe_indexing as take_rows
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import (
     HasMethods,
@@ -77,10 +78,11 @@ __all__ = [
     "completed",
     "fit_context",
     "named_parameters",
-    "outermost_parameters",
     "num_samples",
+    "outermost_parameters",
     "output_kind",
     "set_fields",
+    "take_rows",
     "validate_data",
     "warn_user",
 ]

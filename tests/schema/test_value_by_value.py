@@ -29,7 +29,7 @@ COLUMNS = {
     "nullable date": Datetime("0900-01-01", "9990-01-01", resolution="D", nullable=True),
     "binned date": bin_column("x", Datetime("2000-01-01", "2030-01-01", nullable=True), 7),
 }
-NULLS = [None, np.nan, pd.NA, pd.NaT, np.float32("nan"), np.datetime64("NaT")]
+NULLS = [None, np.nan, pd.NA, pd.NaT, np.float32("nan"), np.datetime64("NaT", "ns")]
 NULLS += [Decimal("NaN"), Decimal("sNaN"), np.timedelta64("NaT")]
 NUMBERS = [0, 1, 2, -7, 0.5, 2.5, 1e308, np.inf, -np.inf, -0.0, 2**53 + 1, 2**63, -(2**70)]
 NUMBERS += [10**400, -(10**400), Decimal("1e999"), Decimal("-Infinity"), Decimal("0.5"), Decimal(1)]
