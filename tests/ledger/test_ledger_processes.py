@@ -91,8 +91,10 @@ def test_a_process_that_draws_first_would_be_caught(tmp_path):
             [sys.executable, "-c", code, str(tmp_path / name), os.path.dirname(__file__)]
         )
         give_up = time.monotonic() + 60
-        while not drawn.exists() and time.monotonic() < give_up:
+        while not (drawn.exists() and drawn.stat().st_size >= n_drawn):
+            assert time.monotonic() < give_up
             time.sleep(0.01)
+        # Time for a draw that should not be.
         time.sleep(0.3)
         process.kill()
         process.wait()
