@@ -288,10 +288,13 @@ def write_table(
 ) -> None:
     """Write a table in the format of a file ending.
 
-    Declared integers beside nulls, which are floats in memory, are written as integers.
+    Texts are as declared. Declared integers beside nulls, which are floats in memory, are written
+    as integers in any format.
     """
     for name, column in (columns or {}).items():
-        if name in frame and column.has_integers_beside_nulls:
+        if name in frame and ending.startswith(".csv"):
+            frame = frame.assign(**{name: column.to_texts(frame[name])})
+        elif name in frame and column.has_integers_beside_nulls:
             frame = frame.assign(**{name: frame[name].astype("Int64")})
     if ending.startswith(".csv"):
         # The temporary path has another ending, so pandas could not infer the compression.

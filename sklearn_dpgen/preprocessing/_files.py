@@ -345,12 +345,15 @@ def _nulls_of(column):
 
 
 def text_type(column):
-    """Return the Arrow type in which the texts of a column are read; dates are parsed later."""
+    """Return the Arrow type in which the texts of a column are read.
+
+    Dates, and numbers that are declared to be written in another way, are parsed later.
+    """
     import pyarrow
 
     column = column.column if isinstance(column, Binned) else column
     if isinstance(column, Numeric):
-        return pyarrow.float64()
+        return pyarrow.string() if column.has_words else pyarrow.float64()
     if column is None or isinstance(column, (Datetime, Identifier)):
         return pyarrow.string()
     kinds = {type(label) for label in column.labels}

@@ -185,6 +185,37 @@ class Schema(Mapping):
         """
         return _check_records(self, frame)
 
+    def to_texts(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a table as a text file is to hold it, with values written as declared.
+
+        Parameters
+        ----------
+        frame : DataFrame of shape (n, n_columns)
+            Such as synthetic rows. Columns that are not declared stay as they are.
+
+        Returns
+        -------
+        DataFrame of shape (n, n_columns)
+            Write it by ``to_csv(path, index=False)``.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn_dpgen.schema import Datetime, Numeric, Schema
+        >>> schema = Schema({
+        ...     "day": Datetime("2020-01-01", "2024-12-31", format="%d/%m/%Y"),
+        ...     "visits": Numeric(0, 99, integer=True, nullable=True),
+        ... })
+        >>> days = pd.to_datetime(["2024-03-31", "2024-04-01"])
+        >>> print(schema.to_texts(pd.DataFrame({"day": days, "visits": [3, None]})))
+                  day visits
+        0  31/03/2024      3
+        1  01/04/2024   None
+        """
+        return frame.assign(
+            **{name: column.to_texts(frame[name]) for name, column in self.items() if name in frame}
+        )
+
     @classmethod
     def draft(
         cls, codebook: pd.DataFrame | Sequence[Mapping] | Mapping | pd.Series
