@@ -3,11 +3,11 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -296,9 +296,14 @@ def codes_field() -> Any:
     return field(default=(), metadata={"in_likelihood": False})
 
 
-def word_field(default: str | None = None) -> Any:
+def word_field(default: str | None = None, *, is_of_texts: bool = True) -> Any:
     """Return the field of a word about texts, which does not matter once values are read."""
-    return field(default=default, metadata={"in_likelihood": False})
+    return field(default=default, metadata={"in_likelihood": False, "is_of_texts": is_of_texts})
+
+
+def description_field() -> Any:
+    """Return the field of a public text about a column."""
+    return word_field(is_of_texts=False)
 
 
 def check_description(column):
@@ -442,6 +447,12 @@ class IntervalColumn(Column):
     """
 
     @property
+    def plain(self) -> Self:
+        """The column without words about texts, by which code states its values."""
+        words = [item for item in fields(cast("Any", self)) if item.metadata.get("is_of_texts")]
+        return replace(cast("Any", self), **{item.name: item.default for item in words})
+
+    @property
     @abstractmethod
     def _bounds(self):
         """The bounds on the axis, two numbers whose difference is exact."""
@@ -546,7 +557,7 @@ class Identifier(MadeUpColumn):
 
     prefix: str | None = None
     _: KW_ONLY
-    description: str | None = word_field()
+    description: str | None = description_field()
 
     _saved_state = {"prefix": object, "description": Maybe(str)}
 

@@ -20,6 +20,7 @@ from sklearn_dpgen.schema._column import (
     check_flags,
     check_missing,
     codes_field,
+    description_field,
     given_as,
     read_each,
     word_field,
@@ -119,7 +120,7 @@ class Datetime(IntervalColumn):
     zone: str | None = None
     missing: Sequence = codes_field()
     format: str | None = word_field()
-    description: str | None = word_field()
+    description: str | None = description_field()
 
     def __post_init__(self):
         check_flags(self, "nullable")

@@ -20,10 +20,10 @@ from sklearn_dpgen.schema._column import (
     check_missing,
     code_key,
     codes_field,
+    description_field,
     distinct,
     given_as,
     read_each,
-    word_field,
 )
 from sklearn_dpgen.utils._validation import Integral, Real, call_quietly
 
@@ -179,7 +179,7 @@ class Categorical(_Labels):
     missing: Sequence = codes_field()
     # The meaning of local answers depends on the order of the labels alone.
     hierarchy: Sequence | Mapping | None = field(default=None, metadata={"in_likelihood": False})
-    description: str | None = word_field()
+    description: str | None = description_field()
 
     def __post_init__(self):
         check_flags(self, "nullable")
@@ -253,7 +253,7 @@ class Ordinal(_Labels):
     _: KW_ONLY
     nullable: bool = False
     missing: Sequence = codes_field()
-    description: str | None = word_field()
+    description: str | None = description_field()
 
     def __post_init__(self):
         check_flags(self, "nullable")
@@ -328,7 +328,7 @@ class OpenCategorical(_Labels):
     max_labels: int = 1000
     nullable: bool = False
     missing: Sequence = codes_field()
-    description: str | None = word_field()
+    description: str | None = description_field()
 
     _saved_state = {
         "categories": object,

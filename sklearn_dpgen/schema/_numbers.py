@@ -22,6 +22,7 @@ from sklearn_dpgen.schema._column import (
     check_missing,
     code_key,
     codes_field,
+    description_field,
     distinct,
     given_as,
     read_each,
@@ -102,7 +103,7 @@ class Numeric(IntervalColumn):
     decimal: str = word_field(".")
     thousands: str | None = word_field()
     currency: str | None = word_field()
-    description: str | None = word_field()
+    description: str | None = description_field()
 
     _saved_state = {
         "low": object,
