@@ -23,7 +23,8 @@ from sklearn_dpgen.utils._validation import call_quietly
 _MOST_CODE = 2**53
 # Numbers that are written in one way only, of so few digits that they are exact.
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,6})?")
-_MOST_DESCRIPTION = 1000
+# Characters of the description of a column.
+MOST_DESCRIPTION = 1000
 
 
 class Column(ABC):
@@ -309,9 +310,9 @@ def description_field() -> Any:
 def check_description(column):
     """Check the declared description, a public text or None."""
     text = column.description
-    if text is not None and not (isinstance(text, str) and 0 < len(text) <= _MOST_DESCRIPTION):
+    if text is not None and not (isinstance(text, str) and 0 < len(text) <= MOST_DESCRIPTION):
         raise PublicValueError(
-            f"description must be a text of 1 to {_MOST_DESCRIPTION} characters, got "
+            f"description must be a text of 1 to {MOST_DESCRIPTION} characters, got "
             f"{given_as(text)}."
         )
 
