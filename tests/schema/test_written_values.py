@@ -10,6 +10,10 @@ import pytest
 from declared_columns import reproducibly
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import _release
@@ -380,3 +384,16 @@ def test_a_table_of_texts_has_all_columns():
     assert texts["n"].tolist() == ["3", None]
     assert list(texts) == ["n", "other"]
     assert texts.index.equals(frame.index)
+
+
+def test_scikit_learn_takes_integers_beside_nulls():
+    """The reason why frames have floats: pandas' own nullable integers cannot be passed through."""
+    visits = Numeric(0, 9, integer=True, nullable=True)
+    frame = pd.DataFrame({"ward": ["a", "b"] * 20, "visits": [1.0, None] * 20})
+    frame["visits"] = visits.decode(visits.encode(frame["visits"]))
+    columns = make_column_transformer((OrdinalEncoder(), ["ward"]), remainder="passthrough")
+    model = make_pipeline(columns, HistGradientBoostingClassifier(max_iter=2))
+    target = [0, 1] * 20
+    assert model.fit(frame, target).predict(frame).shape == (40,)
+    with pytest.raises(ValueError, match="Int64"):
+        model.fit(frame.astype({"visits": "Int64"}), target)
