@@ -338,10 +338,11 @@ def _nulls_of(column):
     """
     labels = {*getattr(column, "labels", ())} if getattr(column, "is_known", True) else {}
     nulls = tuple(text for text in _NULLS if text not in labels)
-    codes = getattr(column, "missing", ())
-    if not codes or str(text_type(column)) == "string":
-        return nulls, False
-    return (*nulls, *map(str, codes)), True
+    if str(text_type(column)) != "string":
+        return (*nulls, *map(str, getattr(column, "missing", ()))), True
+    # In quotes a label may be empty, and a date or a number cannot.
+    column = column.column if isinstance(column, Binned) else column
+    return nulls, isinstance(column, Numeric | Datetime)
 
 
 def text_type(column):
