@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "OutputFolder",
     "check_files",
-    "columns_of",
     "check_new_file",
     "files_of",
     "identifiers_of",
@@ -273,7 +272,7 @@ def read_frame(paths: Sequence[str], columns: Mapping) -> "pd.DataFrame":
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(columns))
 
 
-def columns_of(model: Any, table: str) -> Mapping:
+def _columns_of(model, table):
     """Return the declared columns of a table of a model, which has no name if it is the only one.
 
     Those of a model without a declaration are none.
@@ -284,14 +283,20 @@ def columns_of(model: Any, table: str) -> Mapping:
 
 
 def write_table(
-    frame: "pd.DataFrame", path: Path, ending: str, columns: Mapping | None = None
+    frame: "pd.DataFrame", path: Path, ending: str, model: Any = None, table: str = ""
 ) -> None:
-    """Write a table in the format of a file ending.
+    """Write a table of a model in the format of a file ending.
 
-    Declared integers beside nulls, which are floats in memory, are written as integers.
+    Texts are as declared. Declared integers beside nulls, which are floats in memory, are written
+    as integers in any format.
     """
-    for name, column in (columns or {}).items():
-        if name in frame and column.has_integers_beside_nulls:
+    is_ruled = bool(getattr(model, "constraints", None))
+    for name, column in _columns_of(model, table).items():
+        # Numbers without a step may break a rule once they are rounded.
+        is_exact = is_ruled and not getattr(column, "has_words", True) and column.n_steps is None
+        if name in frame and ending.startswith(".csv") and not is_exact:
+            frame = frame.assign(**{name: column.to_texts(frame[name])})
+        elif name in frame and column.has_integers_beside_nulls:
             frame = frame.assign(**{name: frame[name].astype("Int64")})
     if ending.startswith(".csv"):
         # The temporary path has another ending, so pandas could not infer the compression.

@@ -12,7 +12,6 @@ from sklearn_dpgen.command_line._expressions import read_rule
 from sklearn_dpgen.command_line._files import (
     OutputFolder,
     check_files,
-    columns_of,
     files_of,
     identifiers_of,
     output_ending,
@@ -458,7 +457,7 @@ def _write(sampler, rows, seed, out, names, console):
     frames = {"": drawn} if "" in names else drawn
     for table, name in names.items():
         with out.file(name) as path:
-            write_table(frames[table], path, output_ending(name), columns_of(sampler, table))
+            write_table(frames[table], path, output_ending(name), sampler, table)
     return frames
 
 

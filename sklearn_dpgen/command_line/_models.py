@@ -10,7 +10,6 @@ from sklearn_dpgen.command_line._expressions import read_where
 from sklearn_dpgen.command_line._files import (
     check_files,
     check_new_file,
-    columns_of,
     output_ending,
     parse,
     read_key,
@@ -145,7 +144,7 @@ def run_sample(arguments, console: Console) -> int:
     with ExitStack() as stack:
         for path, (name, frame) in zip(paths, frames.items(), strict=True):
             place = stack.enter_context(replacing(path))
-            write_table(frame, place, ending, columns_of(model, name))
+            write_table(frame, place, ending, model, name)
     if not isinstance(drawn, dict):
         text = f"Wrote {arguments.rows} synthetic rows to {paths[0]}."
         return console.result(text, {"out": str(paths[0]), "rows": arguments.rows})

@@ -338,19 +338,23 @@ def _nulls_of(column):
     """
     labels = {*getattr(column, "labels", ())} if getattr(column, "is_known", True) else {}
     nulls = tuple(text for text in _NULLS if text not in labels)
-    codes = getattr(column, "missing", ())
-    if not codes or str(text_type(column)) == "string":
-        return nulls, False
-    return (*nulls, *map(str, codes)), True
+    if str(text_type(column)) != "string":
+        return (*nulls, *map(str, getattr(column, "missing", ()))), True
+    # In quotes a label may be empty, and a date or a number cannot.
+    column = column.column if isinstance(column, Binned) else column
+    return nulls, isinstance(column, Numeric | Datetime)
 
 
 def text_type(column):
-    """Return the Arrow type in which the texts of a column are read; dates are parsed later."""
+    """Return the Arrow type in which the texts of a column are read.
+
+    Dates, and numbers that are declared to be written in another way, are parsed later.
+    """
     import pyarrow
 
     column = column.column if isinstance(column, Binned) else column
     if isinstance(column, Numeric):
-        return pyarrow.float64()
+        return pyarrow.string() if column.has_words else pyarrow.float64()
     if column is None or isinstance(column, (Datetime, Identifier)):
         return pyarrow.string()
     kinds = {type(label) for label in column.labels}

@@ -517,7 +517,7 @@ class _CellReader:
         # A cell is read by its value alone, so the distinct ones suffice.
         places, distinct = _distinct(series)
         distinct = [*distinct, None]
-        if isinstance(self._column, Numeric):
+        if isinstance(self._column, Numeric) and not self._column.has_words:
             distinct = list(map(_as_number, distinct))
         values, bad, null = self._column._read_quietly(pd.Series(distinct, dtype=object))
         states = np.where(null, self._null, _VALUE)

@@ -665,6 +665,8 @@ def _declaration(entry):
         parts.append("integers")
     if entry.get("nullable"):
         parts.append("or null")
+    if "description" in entry:
+        parts.append(shorten(entry["description"], 200))
     return "; ".join(parts)
 
 

@@ -11,6 +11,7 @@ from pandas.api import types
 from pandas.api.extensions import ExtensionDtype
 
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
+from sklearn_dpgen.schema._column import MOST_DESCRIPTION
 
 # Marks a missing declaration in Python and in YAML; no column accepts it.
 GAP = "..."
@@ -26,6 +27,10 @@ _FIELDS = {
     "required": "required",
     "missing": "missing missing_codes missing_values",
     "step": "step",
+    "decimal": "decimal decimal_char",
+    "thousands": "thousands group_char",
+    "currency": "currency",
+    "format": "format",
     "resolution": "resolution",
     "label": "label title",
     "description": "description",
@@ -61,8 +66,6 @@ def read_codebook(codebook, check_column):
     -------
     declaration : dict of str to dict
         As from `Schema.to_dict`, with ``"..."`` for missing declarations.
-    notes : dict of str to str
-        Comments on some of the columns.
     """
     places, rows = _rows(codebook)
     if not rows:
@@ -73,7 +76,7 @@ def read_codebook(codebook, check_column):
         # The type is not shown, as it is a private value if the codebook is a table of records.
         some = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
         raise PublicValueError(f"The type of {some} must be one of {sorted(_KIND_OF)}.")
-    declaration, notes = {}, {}
+    declaration = {}
     for place, row, kind in zip(places, rows, kinds, strict=True):
         if not isinstance(row.get("name"), str):
             raise PublicValueError(f"The name of {place} must be a string.")
@@ -86,15 +89,16 @@ def read_codebook(codebook, check_column):
             declaration[name] = _entry(row, kind, codes)
         except PublicError as error:
             raise PublicValueError(f"Column {name!r}: {error}") from None
+        description = one_line(", ".join(note))[:MOST_DESCRIPTION]
+        if description not in ("", GAP):
+            declaration[name]["description"] = description
         if GAP not in declaration[name].values():
             check_column(name, declaration[name])
-        if note:
-            notes[name] = one_line(", ".join(note))
-    return declaration, notes
+    return declaration
 
 
 def one_line(text):
-    """Return text as one line, safe in a comment."""
+    """Return text as one line."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -171,6 +175,10 @@ def _table_schema_row(field, codes):
         # A field that is not required may be null.
         "required": constraints.get("required", False),
         "missing": codes or None,
+        "decimal": field.get("decimalChar"),
+        "thousands": field.get("groupChar"),
+        # Other words than those of a pattern leave the format open.
+        "format": text if "%" in (text := str(field.get("format", ""))) else None,
         "label": field.get("title"),
         "description": field.get("description"),
     }
@@ -216,12 +224,14 @@ def _entry(row, kind, codes):
         entry = {"type": "datetime", **_bounds(row, _moment)}
         if kind == "date" or "resolution" in row:
             entry["resolution"] = str(row.pop("resolution", "D"))
+        entry |= _texts(row, "format")
     elif kind in ("number", "integer") and "values" not in row:
         entry = {"type": "numeric", **_bounds(row, _number)}
         if "step" in row:
             entry["step"] = _number(row.pop("step"))
         if kind == "integer":
             entry["integer"] = True
+        entry |= _texts(row, "decimal", "thousands", "currency")
         if entry["low"] == entry["high"] != GAP:
             entry = {"type": "categorical", "categories": _labels([entry["low"]], kind)}
     else:
@@ -245,6 +255,10 @@ def _entry(row, kind, codes):
 
 def _bounds(row, read):
     return {end: read(row.pop(end)) if end in row else GAP for end in ("low", "high")}
+
+
+def _texts(row, *words):
+    return {word: str(row.pop(word)) for word in words if word in row}
 
 
 def _flag(field, cell):

@@ -3,11 +3,11 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from pandas.api import types
 
 from sklearn_dpgen.domains import Box, Domain, OneHot, Product
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.persistence._declarations import saved
+from sklearn_dpgen.persistence._declarations import Maybe, saved
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import call_quietly
 
@@ -23,6 +23,8 @@ from sklearn_dpgen.utils._validation import call_quietly
 _MOST_CODE = 2**53
 # Numbers that are written in one way only, of so few digits that they are exact.
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,6})?")
+# Characters of the description of a column.
+MOST_DESCRIPTION = 1000
 
 
 class Column(ABC):
@@ -131,10 +133,30 @@ class Column(ABC):
         """
         return self._decode(array, rng).rename(name)
 
+    def to_texts(self, values: pd.Series) -> pd.Series:
+        """Return decoded values as a text file such as CSV is to hold them.
+
+        Parameters
+        ----------
+        values : Series of shape (n,)
+            Values of the column, such as those of `decode`.
+
+        Returns
+        -------
+        Series of shape (n,)
+            Texts, or numbers and dates whose usual text is as declared; nulls stay null.
+        """
+        return values
+
     def _to_saved(self):
-        # Releases that know no codes can read the files of columns without them.
-        found = {item.name: getattr(self, item.name) for item in fields(cast("Any", self))}
-        return {name: value for name, value in found.items() if name != "missing" or value}
+        # Earlier releases can read the files of columns that do not use later words.
+        hints = getattr(self, "_saved_state", {})
+        found = {}
+        for item in fields(cast("Any", self)):
+            value = getattr(self, item.name)
+            if not (isinstance(hints.get(item.name), Maybe) and value == item.default):
+                found[item.name] = value
+        return found
 
     def _nulls(self, series):
         """Return the mask of the nulls of a series, and of codes of missing values."""
@@ -147,13 +169,16 @@ class Column(ABC):
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
             return np.isin(series.to_numpy(), [k for k in self._code_keys if type(k) is float])
         places, values = distinct(series)
-        found = [code_key(value) in self._code_keys for value in values.astype(object)]
+        found = [self._code_key(value) in self._code_keys for value in values.astype(object)]
         found = np.array([*found, False], dtype=bool)
         return found[:-1] if places is None else found[places]
 
     @cached_property
     def _code_keys(self):
-        return {code_key(code) for code in self.missing}
+        return {self._code_key(code) for code in self.missing}
+
+    def _code_key(self, value):
+        return code_key(value)
 
     def _checked(self, series):
         """Return values as they are read, and the mask of their nulls."""
@@ -270,6 +295,26 @@ class CategoryColumn(Column):
 def codes_field() -> Any:
     """Return the field of the codes of missing values, which do not matter once they are null."""
     return field(default=(), metadata={"in_likelihood": False})
+
+
+def word_field(default: str | None = None, *, is_of_texts: bool = True) -> Any:
+    """Return the field of a word about texts, which does not matter once values are read."""
+    return field(default=default, metadata={"in_likelihood": False, "is_of_texts": is_of_texts})
+
+
+def description_field() -> Any:
+    """Return the field of a public text about a column."""
+    return word_field(is_of_texts=False)
+
+
+def check_description(column):
+    """Check the declared description, a public text or None."""
+    text = column.description
+    if text is not None and not (isinstance(text, str) and 0 < len(text) <= MOST_DESCRIPTION):
+        raise PublicValueError(
+            f"description must be a text of 1 to {MOST_DESCRIPTION} characters, got "
+            f"{given_as(text)}."
+        )
 
 
 def check_missing(column):
@@ -403,6 +448,12 @@ class IntervalColumn(Column):
     """
 
     @property
+    def plain(self) -> Self:
+        """The column without words about texts, by which code states its values."""
+        words = [item for item in fields(cast("Any", self)) if item.metadata.get("is_of_texts")]
+        return replace(cast("Any", self), **{item.name: item.default for item in words})
+
+    @property
     @abstractmethod
     def _bounds(self):
         """The bounds on the axis, two numbers whose difference is exact."""
@@ -495,6 +546,8 @@ class Identifier(MadeUpColumn):
     ----------
     prefix : str or None, default=None
         Keys are the numbers 0, 1, 2, ..., or strings of the prefix and the number.
+    description : str, optional
+        What the column holds, a public text.
 
     Examples
     --------
@@ -504,8 +557,13 @@ class Identifier(MadeUpColumn):
     """
 
     prefix: str | None = None
+    _: KW_ONLY
+    description: str | None = description_field()
+
+    _saved_state = {"prefix": object, "description": Maybe(str)}
 
     def __post_init__(self):
+        check_description(self)
         if self.prefix is not None and not isinstance(self.prefix, str):
             raise PublicValueError("prefix must be a string or None.")
 

@@ -4,6 +4,7 @@ import datetime
 import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
 from numbers import Real
 from zoneinfo import available_timezones
 
@@ -15,11 +16,14 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe, saved
 from sklearn_dpgen.schema._column import (
     IntervalColumn,
+    check_description,
     check_flags,
     check_missing,
     codes_field,
+    description_field,
     given_as,
     read_each,
+    word_field,
 )
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -39,6 +43,12 @@ RESOLUTIONS = {
     "ms": 1_000,
     "us": 1,
 }
+# The resolution of the finest directive of a format, from fine to coarse.
+_FINEST = {"f": "us", "S": "s", "M": "m", "H": "h", "I": "h"}
+# Directives whose texts depend on no system, but for the names of months and days of the week.
+_DIRECTIVES = {*"YymdjHIMSfpbBaAz%"}
+_FORMATTED = {*"YymdjHIMSfbB"}
+_LONGEST_FORMAT = 100
 
 
 class _InstalledZone:
@@ -61,7 +71,8 @@ class Datetime(IntervalColumn):
         Public bounds, multiples of the resolution. Naive bounds and values are in UTC. Values
         outside are clipped, silently. Stored as naive datetimes in UTC.
     resolution : {"D", "h", "min", "s", "ms", "us"}, default="s"
-        Decoded values are rounded to it. NumPy's "m" is the minute too.
+        Decoded values are rounded to it. NumPy's "m" is the minute too. Never finer than what
+        ``format`` writes.
     nullable : bool, default=False
     zone : str, optional
         The time zone of decoded values, such as "Europe/Paris"; by default that of the bounds, or
@@ -69,11 +80,25 @@ class Datetime(IntervalColumn):
     missing : sequence of int, float or str, default=()
         Codes that mean null in records, such as "unknown" or "1900-01-01"; the column is then
         nullable.
+    format : str, optional
+        How texts are written, in the directives of :meth:`~datetime.datetime.strptime`, such as
+        "%d/%m/%Y %H:%M"; by default ISO 8601. Bounds are in ISO 8601 in any case.
+    description : str, optional
+        What the column holds, a public text.
 
     Notes
     -----
-    Strings in ISO 8601 are read as dates. Decoded values are datetime64[us], with the time zone if
-    there is one. Bounds in two time zones require ``zone``.
+    Texts are read as dates, and with a format only in this format. Decoded values are
+    datetime64[us], with the time zone if there is one. Bounds in two time zones require ``zone``.
+    `to_texts` writes the format, in UTC if it has no "%z", as texts without a zone are read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_dpgen.schema import Datetime
+    >>> day = Datetime("2020-01-01", "2024-12-31", format="%d/%m/%Y")
+    >>> day.to_texts(pd.Series([pd.Timestamp("2024-03-31")])).tolist()
+    ['31/03/2024']
     """
 
     _saved_state = {
@@ -83,8 +108,9 @@ class Datetime(IntervalColumn):
         "nullable": bool,
         "zone": (None, _InstalledZone()),
         "missing": Maybe(tuple),
+        "format": Maybe(str),
+        "description": Maybe(str),
     }
-    _rule = "is declared Datetime, and must hold dates or ISO 8601 texts of dates."
 
     low: str | datetime.date | np.datetime64
     high: str | datetime.date | np.datetime64
@@ -93,9 +119,12 @@ class Datetime(IntervalColumn):
     nullable: bool = False
     zone: str | None = None
     missing: Sequence = codes_field()
+    format: str | None = word_field()
+    description: str | None = description_field()
 
     def __post_init__(self):
         check_flags(self, "nullable")
+        check_description(self)
         check_missing(self)
         if self.resolution == "min":
             object.__setattr__(self, "resolution", "m")
@@ -104,6 +133,10 @@ class Datetime(IntervalColumn):
             raise PublicValueError(
                 f"resolution must be one of {words}, got {given_as(self.resolution)}."
             )
+        if self.format is not None:
+            resolution = _format_resolution(self.format)
+            if RESOLUTIONS[resolution] > RESOLUTIONS[self.resolution]:
+                object.__setattr__(self, "resolution", resolution)
         zones = set()
         for field in ("low", "high"):
             value, zone = _as_datetime(getattr(self, field), field)
@@ -122,6 +155,8 @@ class Datetime(IntervalColumn):
             object.__setattr__(self, "zone", zones.pop())
         if self.zone is not None:
             _check_zone(self.zone)
+        if self.format is not None:
+            _check_format(self.format, (self.low, self.high))
 
     @property
     def _bounds(self):
@@ -182,13 +217,31 @@ class Datetime(IntervalColumn):
             return np.dtype("datetime64[us]")
         return pd.DatetimeTZDtype("us", self.zone)
 
+    @property
+    def _rule(self):
+        texts = "ISO 8601 texts of dates" if self.format is None else f"texts as {self.format!r}"
+        return f"is declared Datetime, and must hold dates or {texts}."
+
+    def to_texts(self, values: pd.Series) -> pd.Series:
+        if self.format is None:
+            return values
+        is_aware, has_zone = isinstance(values.dtype, pd.DatetimeTZDtype), "%z" in self.format
+        if is_aware and not has_zone:
+            values = values.dt.tz_convert(None)
+        elif has_zone and not is_aware:
+            values = values.dt.tz_localize("UTC")
+        texts = [None if pd.isna(v) else v.strftime(self.format) for v in values]
+        return pd.Series(texts, index=values.index, name=values.name, dtype=object)
+
     def _is_code(self, series):
-        codes = [m for code in self.missing if (m := _moment(code)) is not None]
+        moments = [_moment(c, f) for c in self.missing for f in {None, self.format}]
+        codes = [moment for moment in moments if moment is not None]
         if _is_fast(series.dtype):
             return np.isin(_microseconds(_in_utc(series), -_FARTHEST, _FARTHEST), codes)
         is_code = super()._is_code(series)
         if codes:
-            is_code |= np.array([_moment(value) in codes for value in series], dtype=bool)
+            moments = [_moment(value, self.format) for value in series]
+            is_code |= np.array([moment in codes for moment in moments], dtype=bool)
         return is_code
 
     def _read(self, series, null):
@@ -197,8 +250,13 @@ class Datetime(IntervalColumn):
         if _is_fast(series.dtype):
             return _microseconds(_in_utc(series), low, high), np.zeros_like(null)
 
+        # Days repeat, and a format takes long.
+        @cache
+        def of_text(text):
+            return _moment(text, self.format)
+
         def read(value):
-            moment = _moment(value)
+            moment = of_text(value) if type(value) is str else _moment(value, self.format)
             return None if moment is None else min(max(moment, low), high)
 
         return read_each(read, series, null, np.int64)
@@ -252,8 +310,11 @@ def _microseconds(values, low, high):
     return np.clip(values.astype(np.int64), low, high)
 
 
-def _moment(value):
-    """Return a date as whole microseconds since 1970 in UTC, rounded down; None if not a date."""
+def _moment(value, format=None):
+    """Return a date as whole microseconds since 1970 in UTC, rounded down; None if not a date.
+
+    Texts are in the format, or in ISO 8601.
+    """
     if isinstance(value, pd.Timestamp):
         # The arithmetic of Timestamp overflows.
         count, per_second = int(value.asm8.view(np.int64)), _PER_SECOND[value.unit]
@@ -264,6 +325,8 @@ def _moment(value):
         return _since_epoch(datetime.datetime(value.year, value.month, value.day))
     if isinstance(value, str):
         try:
+            if format is not None:
+                return _since_epoch(datetime.datetime.strptime(value.strip(), format))
             return _since_epoch(datetime.datetime.fromisoformat(value))
         except ValueError:
             return None
@@ -298,6 +361,49 @@ def _as_datetime(value, field):
     if stamp.tz is None:
         return stamp.to_pydatetime(), None
     return stamp.tz_convert("UTC").tz_localize(None).to_pydatetime(), str(stamp.tz)
+
+
+def _directives(format):
+    return {*re.findall("%(.?)", format, re.DOTALL)}
+
+
+def _format_resolution(format):
+    """Return the resolution of a format, and check its directives."""
+    is_text = isinstance(format, str) and len(format) <= _LONGEST_FORMAT and format.isprintable()
+    given = _directives(format) if is_text else set()
+    unknown = sorted(f"%{letter}" for letter in given - _DIRECTIVES)
+    if unknown or not given & _FORMATTED:
+        known = " ".join(f"%{letter}" for letter in sorted(_DIRECTIVES))
+        raise PublicValueError(
+            f"format must be a text such as '%d/%m/%Y', with directives among {known}, got "
+            f"{unknown or given_as(format)}."
+        )
+    return next((found for letter, found in _FINEST.items() if letter in given), "D")
+
+
+def _check_format(format, bounds):
+    """Check that dates near the bounds are read as they are written."""
+    given = _directives(format)
+    has_date, has_year = given & {*"YymdjbB"}, given & {*"Yy"}
+    finest = RESOLUTIONS[_format_resolution(format)] * _MICROSECOND
+    is_read = bool(has_year or not has_date)
+    for bound in bounds if is_read else ():
+        # A time of the day tells formats of 12 hours without AM and PM.
+        moment = bound.replace(hour=13, minute=35, second=7, microsecond=123_456)
+        text = moment.replace(tzinfo=datetime.UTC).strftime(format)
+        try:
+            read = datetime.datetime.strptime(text, format).replace(tzinfo=None)
+        except ValueError:
+            is_read = False
+            continue
+        is_whole = given & {*"dj"} or not has_date
+        moment -= (moment - _EPOCH) % finest
+        is_read &= read == moment if is_whole else read.year == moment.year
+    if not is_read:
+        raise PublicValueError(
+            "format must write dates near low and high so that they are read as the same; times "
+            f"without a date are of 1900-01-01. Got {format!r}."
+        )
 
 
 def _check_zone(zone):

@@ -10,6 +10,7 @@ from sklearn_dpgen.schema._schema import TYPES
 __all__ = ["json_schema"]
 
 _LABEL = {"type": ["boolean", "integer", "number", "string"]}
+_MARK = {"type": ["string", "null"], "minLength": 1, "maxLength": 1}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 # For each word of a file what it holds, and what an editor shows beside it.
 _WORDS: dict[str, dict[str, Any]] = {
@@ -26,6 +27,23 @@ _WORDS: dict[str, dict[str, Any]] = {
         "type": "array",
         "items": {"type": ["integer", "number", "string"]},
         "description": "Codes that mean null, such as -999.",
+    },
+    "decimal": {**_MARK, "type": "string", "description": "Decimal mark of texts, such as ','."},
+    "thousands": {**_MARK, "description": "Mark between thousands of texts, such as '.'."},
+    "currency": {
+        "type": ["string", "null"],
+        "minLength": 1,
+        "description": "Text beside numbers, such as EUR; '1 EUR' for one after them.",
+    },
+    "format": {
+        "type": ["string", "null"],
+        "pattern": "%",
+        "description": "How texts of dates are written, such as %d/%m/%Y %H:%M.",
+    },
+    "description": {
+        "type": ["string", "null"],
+        "minLength": 1,
+        "description": "What the column holds, a public text.",
     },
     "categories": {
         "type": ["array", "null"],
@@ -96,8 +114,8 @@ def json_schema() -> dict[str, Any]:
     Examples
     --------
     >>> from sklearn_dpgen.schema import json_schema
-    >>> sorted(json_schema()["$defs"]["numeric"]["properties"])
-    ['high', 'integer', 'low', 'missing', 'nullable', 'step', 'type']
+    >>> sorted(json_schema()["$defs"]["identifier"]["properties"])
+    ['description', 'prefix', 'type']
     """
     columns = {
         "type": "object",

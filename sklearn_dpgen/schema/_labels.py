@@ -15,10 +15,12 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe, saved
 from sklearn_dpgen.schema._column import (
     CategoryColumn,
+    check_description,
     check_flags,
     check_missing,
     code_key,
     codes_field,
+    description_field,
     distinct,
     given_as,
     read_each,
@@ -102,6 +104,14 @@ class _Labels(CategoryColumn):
     def _codes(self, values, null):
         return np.where(null, len(self.labels), values)
 
+    def to_texts(self, values: pd.Series) -> pd.Series:
+        if self._kind is not float or values.dtype.kind != "f":
+            return values.astype("Int64") if self.has_integers_beside_nulls else values
+        # Nulls and fractions turn integers into floats.
+        labels = {float(label): label for label in self.labels}
+        found = [labels.get(value, value) for value in values]
+        return pd.Series(found, index=values.index, name=values.name, dtype=object)
+
     def _values(self, codes, rng):
         labels = np.array([*self.labels, None], dtype=object)
         return pd.Series(labels[codes], dtype=self.dtype)
@@ -126,6 +136,8 @@ class Categorical(_Labels):
         Ascending lengths of prefixes that name groups, as ``[1, 3]`` for "K52.9" in "K52" in "K";
         or for each label the names of its groups, from the widest down, as many as it has. The same
         sequences in the order of ``categories`` are accepted too.
+    description : str, optional
+        What the column holds, a public text.
 
     Attributes
     ----------
@@ -158,6 +170,7 @@ class Categorical(_Labels):
         "nullable": bool,
         "missing": Maybe(tuple),
         "hierarchy": Maybe(tuple | None),
+        "description": Maybe(str),
     }
 
     categories: Sequence
@@ -166,9 +179,11 @@ class Categorical(_Labels):
     missing: Sequence = codes_field()
     # The meaning of local answers depends on the order of the labels alone.
     hierarchy: Sequence | Mapping | None = field(default=None, metadata={"in_likelihood": False})
+    description: str | None = description_field()
 
     def __post_init__(self):
         check_flags(self, "nullable")
+        check_description(self)
         check_missing(self)
         labels = _as_labels(self.categories, "categories")
         self._check_codes(labels)
@@ -222,18 +237,27 @@ class Ordinal(_Labels):
         Adds null as the last category, outside the order.
     missing : sequence of int, float or str, default=()
         Codes that mean null in records, such as -999 or "unknown"; the column is then nullable.
+    description : str, optional
+        What the column holds, a public text.
     """
 
     # The word of all releases for the categories, so that each reads the files of the others.
-    _saved_state = {"values": tuple, "nullable": bool, "missing": Maybe(tuple)}
+    _saved_state = {
+        "values": tuple,
+        "nullable": bool,
+        "missing": Maybe(tuple),
+        "description": Maybe(str),
+    }
 
     categories: Sequence
     _: KW_ONLY
     nullable: bool = False
     missing: Sequence = codes_field()
+    description: str | None = description_field()
 
     def __post_init__(self):
         check_flags(self, "nullable")
+        check_description(self)
         check_missing(self)
         labels = _as_labels(self.categories, "categories")
         self._check_codes(labels)
@@ -279,6 +303,8 @@ class OpenCategorical(_Labels):
         Adds null as the last category.
     missing : sequence of int, float or str, default=()
         Codes that mean null in records, such as -999 or "unknown"; the column is then nullable.
+    description : str, optional
+        What the column holds, a public text.
 
     Notes
     -----
@@ -302,6 +328,7 @@ class OpenCategorical(_Labels):
     max_labels: int = 1000
     nullable: bool = False
     missing: Sequence = codes_field()
+    description: str | None = description_field()
 
     _saved_state = {
         "categories": object,
@@ -310,6 +337,7 @@ class OpenCategorical(_Labels):
         "max_labels": object,
         "nullable": object,
         "missing": Maybe(tuple),
+        "description": Maybe(str),
     }
     _rule = "must hold texts or finite numbers."
     # Even without a known label, as labels may be discovered.
@@ -317,6 +345,7 @@ class OpenCategorical(_Labels):
 
     def __post_init__(self):
         check_flags(self, "nullable")
+        check_description(self)
         check_missing(self)
         if not isinstance(self.other, str):
             raise PublicValueError(f"other must be a string, got {given_as(self.other)}.")

@@ -1,5 +1,6 @@
 """Tables with keys: persons with many rows, in parent and child tables or in one long table."""
 
+import datetime
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -278,7 +279,7 @@ class Table:
     @classmethod
     def _from_saved(cls, found):
         frame = found["frame"]
-        return cls(**found | {"frame": None if frame is None else pd.DataFrame(frame)})
+        return cls(**found | {"frame": None if frame is None else _loaded(frame, found["schema"])})
 
 
 @saved
@@ -759,6 +760,22 @@ def _as_declared(column, series):
         values, null = column._checked(series)
         return pd.Series(np.where(null, np.nan, values), dtype=column.dtype)
     return column.decode(column.encode(series))
+
+
+def _loaded(frame, schema):
+    """Return the frame of a file, whose dates are texts in ISO 8601 whatever is declared."""
+    dates = [n for n, c in schema.items() if isinstance(c, Datetime) and n in frame]
+    return pd.DataFrame(
+        frame | {n: pd.Series(map(_as_date, frame[n]), dtype=object) for n in dates}
+    )
+
+
+def _as_date(value):
+    try:
+        return datetime.datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        # A null, or no date, which is refused.
+        return value
 
 
 def _plain(series):

@@ -185,6 +185,37 @@ class Schema(Mapping):
         """
         return _check_records(self, frame)
 
+    def to_texts(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a table as a text file is to hold it, with values written as declared.
+
+        Parameters
+        ----------
+        frame : DataFrame of shape (n, n_columns)
+            Such as synthetic rows. Columns that are not declared stay as they are.
+
+        Returns
+        -------
+        DataFrame of shape (n, n_columns)
+            Write it by ``to_csv(path, index=False)``.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn_dpgen.schema import Datetime, Numeric, Schema
+        >>> schema = Schema({
+        ...     "day": Datetime("2020-01-01", "2024-12-31", format="%d/%m/%Y"),
+        ...     "visits": Numeric(0, 99, integer=True, nullable=True),
+        ... })
+        >>> days = pd.to_datetime(["2024-03-31", "2024-04-01"])
+        >>> print(schema.to_texts(pd.DataFrame({"day": days, "visits": [3, None]})))
+                  day visits
+        0  31/03/2024      3
+        1  01/04/2024   None
+        """
+        return frame.assign(
+            **{name: column.to_texts(frame[name]) for name, column in self.items() if name in frame}
+        )
+
     @classmethod
     def draft(
         cls, codebook: pd.DataFrame | Sequence[Mapping] | Mapping | pd.Series
@@ -198,7 +229,8 @@ class Schema(Mapping):
             optionally ``min``, ``max``, ``values`` (a list, a mapping of codes to meanings, or text
             such as ``"no, yes"``, ``"1=male; 2=female"`` or ``"1, male | 2, female"``),
             ``ordered``, ``nullable`` or ``required``, ``missing`` (codes for null), ``step``,
-            ``resolution``, ``label``, ``description`` and ``unit``. Common synonyms are accepted,
+            ``resolution``, ``format``, ``decimal``, ``thousands``, ``currency``, and ``label``,
+            ``description`` and ``unit``, which make the description. Common synonyms are accepted,
             such as ``variable``, ``dtype``, ``minimum`` or ``codes``.
 
             A Table Schema is the mapping of [1]_ with its ``fields``. Fields that are not
@@ -239,15 +271,14 @@ class Schema(Mapping):
         from sklearn_dpgen.schema import Categorical, Numeric, Schema
         <BLANKLINE>
         schema = Schema({
-            # years
-            "age": Numeric(18, 100, integer=True),
+            "age": Numeric(18, 100, integer=True, description="years"),
             "smoker": Categorical(["no", "yes"]),
             "income": Numeric(low=..., high=...),  # declare low and high
         })
         >>> draft.missing
         {'income': ('low', 'high')}
         """
-        return SchemaDraft(*read_codebook(codebook, _column_from_dict))
+        return SchemaDraft(read_codebook(codebook, _column_from_dict))
 
     def to_dict(self) -> dict[str, dict]:
         """Return the schema as plain dicts, lists, strings and numbers.
@@ -390,13 +421,10 @@ class SchemaDraft:
     ----------
     declaration : mapping of str to mapping
         As from `Schema.to_dict`, with ``"..."`` for missing declarations.
-    notes : mapping of str to str, optional
-        Comments on some of the columns.
     """
 
-    def __init__(self, declaration: Mapping, notes: Mapping | None = None) -> None:
+    def __init__(self, declaration: Mapping) -> None:
         self.declaration = declaration
-        self.notes = {} if notes is None else notes
 
     def __str__(self):
         return self.to_code()
@@ -433,18 +461,13 @@ class SchemaDraft:
         lines = [f"from sklearn_dpgen.schema import {', '.join(sorted({*kinds, 'Schema'}))}", ""]
         lines.append("schema = Schema({")
         for name, entry in self.declaration.items():
-            lines += [f"    # {self.notes[name]}"] if name in self.notes else []
             todo = f"  # declare {' and '.join(self.missing[name])}" if name in self.missing else ""
             lines.append(f"    {_literal(name)}: {_call(entry)},{todo}")
         return "\n".join([*lines, "})"])
 
     def to_yaml(self) -> str:
         """Return YAML, which `Schema.from_yaml` refuses as long as it contains a ``...``."""
-        blocks = []
-        for name, entry in self.declaration.items():
-            note = f"# {self.notes[name]}\n" if name in self.notes else ""
-            blocks.append(note + dump_yaml({name: entry}))
-        return "".join(blocks)
+        return dump_yaml(self.declaration)
 
 
 def _call(entry):

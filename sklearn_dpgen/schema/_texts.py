@@ -50,7 +50,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper, text):
-    style = "'" if _LIKE_NUMBER.fullmatch(text) else None
+    # Other line breaks than those of Unix are only safe in double quotes.
+    style = "'" if _LIKE_NUMBER.fullmatch(text) else None if text.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -59,7 +60,7 @@ _Dumper.add_representer(str, _represent_text)
 
 def dump_yaml(declaration: Any) -> str:
     """Return a declaration as YAML that all readers read as the same."""
-    return yaml.dump(declaration, Dumper=_Dumper, sort_keys=False)
+    return yaml.dump(declaration, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def read_yaml(text: str, what: str = "text") -> Any:

@@ -346,7 +346,8 @@ def _labels(name, column, intervals):
 
 def _in_bins(name, binned, given, intervals):
     """Return the Condition for values and intervals of a binned column."""
-    column, given = binned.column, pd.Series(given, name=name, dtype=object)
+    # Code states dates in ISO 8601, whatever the format of files.
+    column, given = binned.column.plain, pd.Series(given, name=name, dtype=object)
     values = column.decode(column.encode(given), name=name)
     # Encoding clips to the bounds and decoding rounds to the grid, so other values would change.
     first, second = (_to_unit(column, series) for series in (given, values))
@@ -359,7 +360,8 @@ def _in_bins(name, binned, given, intervals):
     if (starts >= stops).any():
         raise PublicValueError(_MISSED.format(name=name))
     range_codes, starts, stops, shares = binned.split_places(starts, stops)
-    codes, left = binned.codes(given), np.ones(binned.n_bins + binned.nullable)
+    codes = Binned(column, binned.edges).codes(given)
+    left = np.ones(binned.n_bins + binned.nullable)
     # Listed values get the share of their bin that no interval covers.
     np.subtract.at(left, range_codes, shares)
     inside = [

@@ -157,7 +157,7 @@ def test_a_codebook(run, folder):
     assert "those that occurred" in done.err
     text = (folder / "draft.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text)["age"]["high"] == 100
-    assert "# age at entry" in text
+    assert "description: age at entry" in text
     (folder / "draft.yaml").write_text(text.replace("high: '...'", "high: 1000000"))
     assert run("check", "draft.yaml").code == 0
 

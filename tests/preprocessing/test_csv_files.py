@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn_dpgen.preprocessing import TabularEncoder, _files
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import map_frames
-from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
 pa = pytest.importorskip("pyarrow")
 dataset = pytest.importorskip("pyarrow.dataset")
@@ -308,3 +308,22 @@ def test_columns_that_are_not_declared_may_be_anything(tmp_path):
 def test_names_alone_are_read_of_a_header(tmp_path):
     text = '"a\nb",c\n1,"never closed\n'
     assert open_files([written(tmp_path / "table.csv", text)], None).names == ["a\nb", "c"]
+
+
+def test_quotes_around_all_fields_leave_nulls_of_numbers_and_dates(tmp_path):
+    columns = {
+        "number": Numeric(0, 9, nullable=True),
+        "euro": Numeric(0, 9, nullable=True, decimal=",", currency="€"),
+        "day": Datetime("2020-01-01", "2021-01-01", nullable=True),
+        "flag": Categorical([False, True], nullable=True),
+        "code": Categorical(["x", ""], nullable=True),
+    }
+    rows = [["1.5", "€ 1,50", "2020-01-05", "true", "x"], ["", "", "", "", ""]]
+    rows.append(["NA", "NA", "NA", "NA", "x"])
+    with open(tmp_path / "t.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([[*columns], *rows])
+    (frame,) = map_frames(lambda frame: frame, [str(tmp_path / "t.csv")], columns)
+    for name, column in columns.items():
+        null = column.encode(frame[name])[:, -1] == 1
+        # An empty text in quotes is the label.
+        assert null.tolist() == ([False] * 3 if name == "code" else [False, True, True])

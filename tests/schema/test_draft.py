@@ -3,6 +3,7 @@
 import datetime
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema, _codebook
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema, _codebook, _schema
 from sklearn_dpgen.schema._schema import SchemaDraft
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
@@ -32,13 +33,13 @@ born,,date,,,,no,,
 """
 
 DECLARED = {
-    "age": Numeric(18, 100, integer=True),
+    "age": Numeric(18, 100, integer=True, description="age at entry, years"),
     "sex": Categorical([1, 2], missing=[9]),
     "plan": Categorical(["basic", "plus"]),
     "zip": Categorical(["01", "02"]),
     "grade": Ordinal([1, 2, 3]),
     "member": Categorical([False, True]),
-    "bmi": Numeric(10, 80.5, missing=[-1, -2]),
+    "bmi": Numeric(10, 80.5, missing=[-1, -2], description="kg/m²"),
     "visit": Datetime("2020-01-01", "2024-12-31", resolution="D"),
     "seen": Datetime("2020-01-01", "2024-12-31T12:30", nullable=True),
 }
@@ -47,19 +48,16 @@ CODE = """\
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
 schema = Schema({
-    # age at entry, years
-    "age": Numeric(18, 100, integer=True),
+    "age": Numeric(18, 100, integer=True, description="age at entry, years"),
     "sex": Categorical([1, 2], nullable=True, missing=[9]),
     "plan": Categorical(["basic", "plus"]),
     "zip": Categorical(["01", "02"]),
     "grade": Ordinal([1, 2, 3]),
     "member": Categorical([False, True]),
-    # kg/m²
-    "bmi": Numeric(10, 80.5, nullable=True, missing=[-1, -2]),
+    "bmi": Numeric(10, 80.5, nullable=True, missing=[-1, -2], description="kg/m²"),
     "visit": Datetime("2020-01-01", "2024-12-31", resolution="D"),
     "seen": Datetime("2020-01-01", "2024-12-31T12:30", nullable=True),
-    # EUR
-    "income": Numeric(low=0, high=...),  # declare high
+    "income": Numeric(low=0, high=..., description="EUR"),  # declare high
     "city": Categorical(categories=...),  # declare categories
     "born": Datetime(low=..., high=..., resolution="D", nullable=True),  # declare low and high
 })"""
@@ -167,7 +165,7 @@ def test_a_table_schema():
     schema = Schema(
         {
             "age": Numeric(0, 120, integer=True, missing=["NA"]),
-            "sex": Categorical(["f", "m"]),
+            "sex": Categorical(["f", "m"], description="Sex"),
             "grade": Ordinal([1, 2], missing=["-9"]),
             "code": Categorical([1, 2]),
             "day": Datetime("2020-01-01", "2021-01-01", resolution="D", missing=["NA"]),
@@ -177,7 +175,7 @@ def test_a_table_schema():
     assert_drafts(TABLE_SCHEMA, schema)
     assert_drafts(json.loads(json.dumps(TABLE_SCHEMA)), schema)
     code = Schema.draft(TABLE_SCHEMA).to_code()
-    assert "# Sex\n" in code
+    assert 'description="Sex"' in code
     assert 'missing=["-9"]' in code
     assert_drafts(
         {"fields": [{"name": "x", "type": "boolean"}]},
@@ -430,6 +428,10 @@ def columns():
     )
 
 
+def described(column, note):
+    return replace(column, description=_codebook.one_line(note) or None)
+
+
 names = st.text(min_size=1, max_size=8).filter(lambda name: name.strip())
 
 
@@ -437,17 +439,50 @@ names = st.text(min_size=1, max_size=8).filter(lambda name: name.strip())
 @given(st.dictionaries(names, st.tuples(columns(), st.text()), min_size=1, max_size=4))
 def test_codebooks_round_trip(declared):
     rows = [{"name": n, "label": note, **row} for n, ((row, _), note) in declared.items()]
-    schema = Schema({name: column for name, ((_, column), _) in declared.items()})
+    schema = Schema(
+        {name: described(column, note) for name, ((_, column), note) in declared.items()}
+    )
     assert_drafts(rows, schema)
     assert_drafts(pd.DataFrame(rows), schema)
 
 
-def test_notes_stay_comments(monkeypatch):
-    rows = [{"name": "x", "type": "boolean", "label": "a\nraise KeyError\x85\u2028y: 1\x00"}]
-    assert_drafts(rows, Schema({"x": Categorical([False, True])}))
-    monkeypatch.setattr(_codebook, "one_line", lambda text: text.replace("\x00", ""))
+def test_descriptions_stay_texts(monkeypatch):
+    label = "a'\"\nraise KeyError\x85\u2028y: 1\x00"
+    rows = [{"name": "x", "type": "boolean", "label": label}]
+    said = "a'\" raise KeyError y: 1"
+    assert_drafts(rows, Schema({"x": Categorical([False, True], description=said)}))
+    monkeypatch.setattr(_schema, "_literal", lambda value: f'"{value}"')
     with pytest.raises((KeyError, SyntaxError)):
         run(Schema.draft(rows).to_code())
+
+
+def test_a_description_is_never_a_gap():
+    rows = [{"name": "x", "type": "boolean", "label": "..."}]
+    assert_drafts(rows, Schema({"x": Categorical([False, True])}))
+
+
+def test_how_texts_are_written_is_drafted():
+    fields = [
+        {"name": "day", "type": "date", "format": "%d/%m/%Y"},
+        {"name": "cost", "type": "number", "decimalChar": ",", "groupChar": "."},
+        {"name": "mail", "type": "string", "format": "email"},
+    ]
+    ends = [("2020-01-01", "2021-01-01"), (0, 5)]
+    for field, (low, high) in zip(fields, ends, strict=False):
+        field["constraints"] = {"minimum": low, "maximum": high, "required": True}
+    fields[2]["constraints"] = {"enum": ["a", "b"], "required": True}
+    schema = Schema(
+        {
+            "day": Datetime("2020-01-01", "2021-01-01", resolution="D", format="%d/%m/%Y"),
+            "cost": Numeric(0, 5, decimal=",", thousands="."),
+            "mail": Categorical(["a", "b"]),
+        }
+    )
+    assert_drafts({"fields": fields}, schema)
+    rows = [{"name": "c", "type": "number", "min": 0, "max": 5, "currency": "EUR"}]
+    assert_drafts(rows, Schema({"c": Numeric(0, 5, currency="EUR")}))
+    with pytest.raises(ValueError, match="cannot be used for a column declared datetime"):
+        Schema.draft([{"name": "d", "type": "date", "currency": "EUR"}])
 
 
 def test_the_representation_says_what_is_missing():

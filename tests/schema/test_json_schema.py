@@ -31,6 +31,8 @@ COLUMNS = Schema(
         "day": Datetime("2020-01-01", "2021-01-01", resolution="D"),
         "at": Datetime("2020-01-01T00:00", "2021-01-01T00:00", resolution="min", zone="UTC"),
         "id": Identifier(prefix="P"),
+        "cost": Numeric(0, 9, decimal=",", thousands=".", currency="1 €", description="in all"),
+        "born": Datetime("1900-01-01", "2021-01-01", format="%d/%m/%Y"),
     }
 )
 VISITS = Schema({"day": Datetime("2020-01-01", "2021-01-01", resolution="D"), "n": Numeric(0, 9)})
@@ -118,6 +120,11 @@ def test_other_ways_to_declare_are_accepted(column):
         {"type": "numeric", "low": "0", "high": 1},
         {"type": "numeric", "low": 0, "high": 1, "step": 0},
         {"type": "number", "low": 0, "high": 1},
+        {"type": "numeric", "low": 0, "high": 1, "decimal": ",,"},
+        {"type": "numeric", "low": 0, "high": 1, "thousands": ""},
+        {"type": "numeric", "low": 0, "high": 1, "currency": 5},
+        {"type": "numeric", "low": 0, "high": 1, "description": ""},
+        {"type": "datetime", "low": "2020-01-01", "high": "2021-01-01", "format": "dd/mm/yyyy"},
         {"type": "categorical"},
         {"type": "categorical", "categories": "A"},
         {"type": "categorical", "categories": ["A", "A"]},

@@ -316,6 +316,16 @@ def written(value):
     return document, Arrays(encoder.arrays, left=10**6)
 
 
+def test_dates_of_a_public_table_are_read_again_whatever_their_format():
+    founded = Datetime("1900-01-01", "2024-12-31", format="%d/%m/%Y", nullable=True)
+    frame = pd.DataFrame({"ward": ["a", "b"], "founded": ["31/12/1950", None]})
+    table = Table(Schema({"founded": founded}), primary_key="ward", frame=frame)
+    document, arrays = written(table)
+    again = Decoder(arrays).decode(document)
+    assert again == table
+    assert again.frame["founded"].astype(str).tolist()[0] == "1950-12-31"
+
+
 @pytest.mark.parametrize(
     "schema",
     [hospital(), RelationalSchema({"rows": panel(ties=False, aggregates=["cost"])})],

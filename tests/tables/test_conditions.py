@@ -1,6 +1,7 @@
 """Conditions on records: what values and intervals mean, and the law that is left."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare
 
 from sklearn_dpgen.domains import OneHot, Product
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
@@ -360,3 +362,20 @@ MISSED = "must hold intervals that contain a declared value"
 def test_intervals_that_cannot_be(name, given, message):
     with pytest.raises(ValueError, match=f"conditions on '{name}' .*{message}"):
         read_conditions(ENCODER, {name: given})
+
+
+def test_code_states_dates_and_numbers_whatever_the_format_of_files():
+    day = Datetime("2020-01-01", "2024-12-31", format="%d/%m/%Y")
+    cost = Numeric(0, 5000, step=0.5, decimal=",", currency="€")
+    encoder, plain = (
+        SimpleNamespace(columns_={"day": bin_column("day", d, 5), "cost": bin_column("cost", c, 5)})
+        for d, c in ((day, cost), (day.plain, cost.plain))
+    )
+    given = {"day": ["2020-03-02", pd.Timestamp("2024-01-01")], "cost": [12.5]}
+    for name, found in read_conditions(encoder, given).items():
+        expected = read_conditions(plain, given)[name]
+        assert_array_equal(found.codes, expected.codes)
+        assert found.values.tolist() == expected.values.tolist()
+    for wrong in ({"day": "02/03/2020"}, {"cost": "€ 12,50"}):
+        with pytest.raises(PublicValueError, match=next(iter(wrong))):
+            read_conditions(encoder, wrong)
