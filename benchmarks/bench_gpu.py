@@ -9,10 +9,10 @@ flash-sinkhorn, a peer where it is installed, takes points and 100 iterations. T
 squared distance, the entropic weight 1, all in float32. The record holds the card and the versions.
 
 *images*, of MNIST, and of FashionMNIST where ``fashion_mnist.npz`` is in the data home, three seeds
-each: the losses of paper 1 in its own setting (``bench_mnist.py --part paper_losses``), and released
-moments by the protocol of DPImageBench (``bench_image_protocol.py``). Neither has been run in full,
-which takes many hours. Digits of paper 1 with clipped pixels are ``bench_mnist.py --part paper_size
---max-iter 15000``, those of paper 3 ``bench_smoothed_mnist.py``.
+each: the losses of paper 1 in its own setting (``bench_mnist.py --part paper_losses``), and
+released moments by the protocol of DPImageBench (``bench_image_protocol.py``). Neither has been run
+in full, which takes many hours. Digits of paper 1 with clipped pixels are ``bench_mnist.py --part
+paper_size --max-iter 15000``, those of paper 3 ``bench_smoothed_mnist.py``.
 
 ``--device cpu --sizes 200`` tries all of it without a GPU, images with a few records and steps, and
 records nothing.
