@@ -49,7 +49,7 @@ types: $(VENV)/.types-ready
 test: $(READY) lint
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
-## gpu: the tests with the marker gpu and bench_gpu.py, on a CUDA device
+## gpu: the tests with the marker gpu and bench_gpu.py, images in full, on a CUDA device
 gpu: $(READY)
 	$(BIN)/python -m pytest -m gpu
 	$(BIN)/python benchmarks/bench_gpu.py

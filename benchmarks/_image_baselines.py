@@ -14,10 +14,10 @@ In a subspace Laplace noise is a sum of many terms, near enough to Gaussian of t
 """
 
 import warnings
+from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
-import pywt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
@@ -137,6 +137,7 @@ def denoised(images, raw, scale, wavelets=("haar", "db2", "sym4"), levels=(1, 2)
 
 
 def _soft(images, wavelet, level, threshold):
+    pywt = import_module("pywt")  # Of wavelets alone: other methods do without.
     tree = pywt.wavedec2(
         images.reshape(-1, 28, 28), wavelet, mode="periodization", level=level, axes=(1, 2)
     )

@@ -1,8 +1,9 @@
 """Why entropic transport may lose to unregularized transport on images: a small stand-in.
 
 MNIST averaged to 14 x 14 pixels, Laplace noise of scale 1.5 on each: the signal to noise of the
-cosines in bench_mnist.py at scale 3. A perceptron learns it under one change at a time of a common
-recipe; medians and ranges over seeds. For each run:
+cosines in bench_mnist.py at scale 3. The paper's own setting is ``--part paper_losses`` there. A
+perceptron learns it under one change at a time of a common recipe; medians and ranges over seeds.
+For each run:
 
 - Frechet: distance in the hidden layer of the classifier of bench_mnist.py, on enlarged images;
 - spread: total variance of what was learned over that of raw images;

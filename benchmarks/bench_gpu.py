@@ -1,28 +1,38 @@
-"""Sinkhorn and sliced gradients on a CUDA device, beside POT, geomloss and flash-sinkhorn.
+"""Everything that wants a CUDA device: speed beside other libraries, and images in full.
 
-One command for a machine with a GPU: ``make gpu`` runs the tests with the marker ``gpu``, and
-this. Wall time of a value with the gradient of the first points, the device synchronized before and
+One command for a machine with a GPU: ``make gpu`` runs the tests with the marker ``gpu``, and this.
+
+*speed*: Sinkhorn and sliced gradients beside POT, geomloss and flash-sinkhorn. Wall time of a value with the gradient of the first points, the device synchronized before and
 after each; the ratio is the median over pairs of runs taken in turn. Ours and POT run 100 Sinkhorn
 iterations on the matrix of costs; geomloss takes points, and the steps of its own schedule;
 flash-sinkhorn, a peer where it is installed, takes points and 100 iterations. The cost is half the
 squared distance, the entropic weight 1, all in float32. The record holds the card and the versions.
-``--device cpu --sizes 200`` tries it without a GPU, and records nothing.
 
-Digits of papers 1 and 3 in full are ``bench_mnist.py --part paper_size --max-iter 15000`` and
-``bench_smoothed_mnist.py``.
+*images*, of MNIST, and of FashionMNIST where ``fashion_mnist.npz`` is in the data home, three seeds
+each: the losses of paper 1 in its own setting (``bench_mnist.py --part paper_losses``), and
+released moments by the protocol of DPImageBench (``bench_image_protocol.py``). Neither has been run
+in full, which takes many hours. Digits of paper 1 with clipped pixels are ``bench_mnist.py --part
+paper_size --max-iter 15000``, those of paper 3 ``bench_smoothed_mnist.py``.
+
+``--device cpu --sizes 200`` tries all of it without a GPU, images with a few records and steps, and
+records nothing.
 """
 
 import argparse
 import statistics
+import subprocess
+import sys
 import time
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 
 import geomloss
 import ot
 import torch
 from _common import record
 
+from sklearn_dpgen.datasets._fetch import get_data_home
 from sklearn_dpgen.ot import entropic_loss, random_directions, sliced_wasserstein
 
 SIZES = (1000, 10_000, 50_000)
@@ -135,13 +145,38 @@ def sliced_methods(X, Y):
     }
 
 
+def image_commands(device):
+    """Yield the arguments of every run on images; on a CPU each is a try with few records."""
+    is_try = device.type != "cuda"
+    for data in ("mnist", "fashion_mnist"):
+        if not (Path(get_data_home()) / f"{data}.npz").exists():
+            print(f"{data}: no file in the data home, left out")
+            continue
+        losses = ["--rows", "60", "--max-iter", "2"] if is_try else ["--seeds", "3"]
+        losses += ["--methods", "privatized", "noisy", "entropic", "unregularized"]
+        yield ["bench_mnist.py", "--data", data, "--part", "paper_losses", *losses]
+        rules = ["--tiny", "--seeds", "1"] if is_try else ["--seeds", "3"]
+        yield ["bench_image_protocol.py", "--data", data, "--device", str(device), *rules]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", default=["speed", "images"])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--repeat", type=int, default=7)
     args = parser.parse_args()
     device = torch.device(args.device)
+    if "speed" in args.parts:
+        speed(device, args)
+    if "images" in args.parts:
+        for script, *arguments in image_commands(device):
+            print("\n" + " ".join([script, *arguments]), flush=True)
+            path = Path(__file__).parent / script
+            subprocess.run([sys.executable, path, *arguments], check=True)
+
+
+def speed(device, args):
     rows = []
     for n in args.sizes:
         X, Y = clouds(n, device)

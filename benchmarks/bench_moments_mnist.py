@@ -1,9 +1,10 @@
 """MNIST from released moments, private labels, delta 1e-5: accuracy of what can be trained.
 
-The protocol of DPImageBench: 60000 synthetic images with their labels train a classifier, which is
-tested on the 10000 real test images: logistic regression and a perceptron of scikit-learn, and a
-small convolutional network. Settings were chosen on the last 10000 training images, with fits
-on the others (``--validate``); epsilon does not pay for that.
+60000 synthetic images with their labels train a classifier, which is tested on the 10000 real test
+images: logistic regression and a perceptron of scikit-learn, and a small convolutional network of
+our own. The protocol of DPImageBench, which has others, is bench_image_protocol.py. Settings were
+chosen on the last 10000 training images, with fits on the others (``--validate``); epsilon does not
+pay for that.
 
 "images" is MomentImageSampler as it comes, "no deformation" the same without random deformations,
 "vectors" the cheapest thing: MomentSampler on the cosine coefficients, and what it draws cut to the

@@ -77,17 +77,24 @@ def explain(records, labels, n_classes, mean, spread, n_samples):
     metric of the covariance within classes and of the noise. By the number of record pairs that
     they stand for, the squared residual is about chi-squared, of d degrees of freedom at most.
     Shares are shrunk to those of the source in proportion to their own error.
+
+    The covariance is that of the records themselves, and fits them too well where there are few for
+    many columns. What a record that it was not computed from would have takes the place of
+    Hotelling's factor, as columns have a ridge, and need not be normal.
     """
     d, prior = records.shape[1], np.bincount(labels, minlength=n_classes) / len(labels)
     means = np.stack([records[labels == code].mean(axis=0) for code in range(n_classes)])
     within = records - means[labels]
     pairs = 1 / (1 / n_samples + 1 / len(records))
-    covariance = within.T @ within / len(records) + pairs * spread**2 * np.eye(d)
+    noise = pairs * spread**2
+    covariance = within.T @ within / len(records) + noise * np.eye(d)
     covariance += _RIDGE * np.diag(records.var(axis=0))
     values, vectors = np.linalg.eigh(covariance)
     # Directions without variance, and without noise, are not looked at.
     seen = values > 1e-9 * max(values[-1], np.finfo(np.float64).tiny)
     root = vectors[:, seen] / np.sqrt(values[seen])
+    factor = _optimism(within @ root, noise * (root**2).sum(), n_classes)
+    root /= math.sqrt(factor)
     target, own = mean @ root, means @ root
     shares = nnls(
         np.vstack([own.T, np.full(n_classes, _HEAVY)]), np.append(target, _HEAVY), maxiter=10_000
@@ -95,7 +102,7 @@ def explain(records, labels, n_classes, mean, spread, n_samples):
     shares /= shares.sum()
     whole, left = (float(((target - w @ own) ** 2).sum()) for w in (prior, shares))
     residual = left - seen.sum() / pairs
-    tolerance = max(_DEVIATIONS * math.sqrt(2 * seen.sum()) / pairs, _NEGLIGIBLE)
+    tolerance = max(_DEVIATIONS * math.sqrt(2 * factor * seen.sum()) / pairs, _NEGLIGIBLE)
     if residual > tolerance:
         return Shift("map" if residual > _ELSEWHERE else "none", prior, residual)
     gain = pairs * max(0.0, whole - left)
@@ -103,3 +110,26 @@ def explain(records, labels, n_classes, mean, spread, n_samples):
     kept = 1 - least / gain if gain > least else 0.0
     shares = np.maximum(prior + kept * (shares - prior), _LEAST_SHARE * prior)
     return Shift("labels", shares / shares.sum(), residual)
+
+
+def _optimism(whitened, of_noise, n_classes):
+    """Return by how much the squared norm of a new record exceeds the number of columns, or 1.
+
+    Parameters
+    ----------
+    whitened : ndarray of shape (m, d)
+        Records less the means of their classes, in the metric of their own covariance.
+    of_noise : float
+        Expected squared norm of the noise in this metric, which is known and not estimated.
+    n_classes : int
+
+    Returns
+    -------
+    float
+    """
+    m, d = whitened.shape
+    lengths = (whitened**2).sum(axis=1)
+    # Sherman and Morrison: the length in the covariance of all other records.
+    left_out = lengths / np.maximum(1 - lengths / m, 1e-3)
+    free = m / max(1, m - n_classes)
+    return max(1.0, (free * left_out.mean() + of_noise) / max(1, d))

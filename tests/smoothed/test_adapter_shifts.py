@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms._class_moments import MomentPlan
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter, _shifts
 from sklearn_dpgen.smoothed._shifts import explain
 
 CENTERS = 1.5 * np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]])
@@ -108,6 +109,37 @@ def test_columns_without_variance():
     X = np.column_stack([X, np.zeros(500)])
     shift = explain(X, y, 3, X.mean(axis=0), 0.0, 500)
     assert (shift.kind, shift.residual < 0.01) == ("labels", True)
+
+
+@pytest.mark.parametrize(("n_source", "n_target"), [(400, 400), (400, 4000), (150, 400)])
+def test_few_records_of_many_columns_are_not_a_shift(monkeypatch, n_source, n_target):
+    d, n_draws = 100, 60
+
+    def rows(n, rng, move=0.0):
+        y = rng.integers(2, size=n)
+        return rng.normal(size=(n, d)) + y[:, None] * np.eye(d)[0] + move, y
+
+    def of_draws(move=0.0):
+        found = []
+        for seed in range(n_draws):
+            rng = np.random.default_rng(seed)
+            X, y = rows(n_source, rng)
+            Z, _ = rows(n_target, rng, move)
+            found.append(explain(X, y, 2, Z.mean(axis=0), 0.0, n_target))
+        others = sum(shift.kind != "labels" for shift in found)
+        return others, np.array([shift.residual for shift in found])
+
+    others, residuals = of_draws()
+    # Three standard deviations: more than four of sixty at a level of .01 has a chance of 3e-4.
+    assert others <= 4
+    assert abs(residuals.mean()) < 5 * stats.sem(residuals) + 0.01
+    # A fifth of a standard deviation in each column has a squared length of 4.
+    assert of_draws(move=0.2)[0] > n_draws / 2
+    # Twin: the covariance of the records taken for the true one.
+    monkeypatch.setattr(_shifts, "_optimism", lambda *args: 1.0)
+    others, residuals = of_draws()
+    assert others > 4
+    assert residuals.mean() > 5 * stats.sem(residuals) + 0.01
 
 
 # What follows from it.
