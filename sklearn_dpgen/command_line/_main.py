@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Sequence
 
 from sklearn_dpgen._version import __version__
-from sklearn_dpgen.command_line import _fit, _ledger, _models, _schema
+from sklearn_dpgen.command_line import _check, _fit, _ledger, _models, _schema
 from sklearn_dpgen.command_line._console import Console, describe
 from sklearn_dpgen.exceptions import BudgetExceededError
 
@@ -59,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", required=True
     )
-    for module in (_schema, _fit, _ledger, _models):
+    for module in (_schema, _check, _fit, _ledger, _models):
         module.add_to(commands)
     return parser
 
