@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
+from sklearn_dpgen.command_line._faults import Finder
 from sklearn_dpgen.command_line._files import (
     files_of,
     identifiers_of,
     private_files,
     public_files,
     public_tables,
-    read_frame,
     read_schema,
     table_columns,
 )
@@ -33,6 +33,7 @@ _PRIVATE = (
     "PRIVATE: these are exact counts of the records. Do not publish them, and do not choose bounds "
     "or categories by them."
 )
+_VALUES = "The texts in quotes are values of the table."
 # What each fault means, and whether a fit stops at it.
 _FAULTS = {
     "outside_bounds": ("outside the declared bounds; a fit clips them", False),
@@ -61,8 +62,8 @@ _CHECK = """\
 Check a schema, and whether a table fits it.
 
 Without a table, only the schema is read, and the output is public. With a table, the output counts
-the values of each column that do not fit, and never shows one. These counts are PRIVATE: they are
-exact, for people who may see the table.
+the values of each column that do not fit. It is PRIVATE: the counts are exact, for people who may
+see the table.
 
 The exit code is 1 if the schema is not valid, or if a fit would stop at the table: undeclared
 labels, values of another type, missing values. Numbers and dates outside their bounds are clipped
@@ -77,6 +78,10 @@ their cells are not known, because the schema does not declare them. That is no 
 Of a relational schema, name each table by --table. Repeated and missing keys, rows without a
 parent, ties of the index and persons with more rows than max_rows are counted too, and are no
 failure. The tables are read as a whole.
+
+Each fault has its first lines, or rows in a file without lines. The usual causes, such as a decimal
+comma, are found from the values, with the line of the schema or the command that mends them: for
+you, if the codebook agrees. No other value is shown without --show-values.
 """
 _CHECK_EXAMPLES = """\
   sklearn-dpgen check schema.yaml
@@ -102,6 +107,11 @@ def add_to(commands) -> None:
     check.add_argument("schema", metavar="SCHEMA", help="schema of the table, in YAML or JSON")
     add_tables(check, nargs="*")
     add_named_tables(check)
+    check.add_argument(
+        "--show-values",
+        action="store_true",
+        help="show the commonest texts that do not fit; PRIVATE: they are values of the table",
+    )
     check.add_argument(
         "--unit",
         metavar="COLUMN",
@@ -130,7 +140,9 @@ def run_check(arguments, console: Console) -> int:
         if arguments.unit is not None:
             raise CommandError("--unit must be left out: a relational schema declares its persons.")
         private = private_files(schema, files, tables)
-        return _run_check_tables(arguments.schema, schema, private, public, console)
+        return _run_check_tables(
+            arguments.schema, schema, private, public, console, arguments.show_values
+        )
     if tables:
         raise CommandError("--table must be left out: the schema is that of one table.")
     document = {"schema": arguments.schema, "n_columns": len(schema)}
@@ -143,7 +155,7 @@ def run_check(arguments, console: Console) -> int:
         return console.result("\n".join([valid, *lines]), document, ok=ok)
     console.say(valid)
     console.say("Reading the table.")
-    found = _check_table(files, schema, arguments.unit)
+    found = _check_table(files, schema, arguments.unit, arguments.show_values)
     document |= {"private": True, "note": _PRIVATE} | found
     stops = _stops(found)
     text = "\n".join([_text(found, stops), *lines])
@@ -197,7 +209,7 @@ def _lines_of_public(found, name=None):
     return lines + [f"{name!r}: not in the public table" for name in found["lacking"]]
 
 
-def _run_check_tables(path, schema, tables, public, console):
+def _run_check_tables(path, schema, tables, public, console, show_values):
     """Check a relational schema, the private tables, and the public ones beside them."""
     n_columns = sum(len(table.schema) for table in schema.values())
     document = {"schema": path, "n_columns": n_columns, "n_tables": len(schema)}
@@ -215,7 +227,7 @@ def _run_check_tables(path, schema, tables, public, console):
         return console.result("\n".join([valid, *lines]), document, ok=ok)
     console.say(valid)
     console.say("Reading the tables.")
-    found = _check_tables(tables, schema)
+    found = _check_tables(tables, schema, show_values)
     document |= {"private": True, "note": _PRIVATE, "tables": found}
     stops = any(map(_stops, found.values()))
     text = "\n".join([_text_of_tables(found, stops), *lines])
@@ -240,8 +252,8 @@ def _stops(found):
     return found["fault"] is not None or any((_FAULTS | _ROW_FAULTS)[name][1] for name in faults)
 
 
-def _check_tables(tables, schema: "RelationalSchema") -> dict:
-    """Count the values, keys and rows that do not fit a relational schema, by table."""
+def _check_tables(tables, schema: "RelationalSchema", show_values: bool) -> dict:
+    """Find the values, keys and rows that do not fit a relational schema, by table."""
     found, frames = {}, {}
     for name, files in tables.items():
         table = schema[name]
@@ -249,9 +261,9 @@ def _check_tables(tables, schema: "RelationalSchema") -> dict:
         found[name] = _nothing_found()
         try:
             names = table_columns(files, columns, None)
-            frames[name] = _read_leniently(files, columns)
+            found[name], frames[name] = _read_table(files, table, columns, show_values)
             others = [column for column in names if column not in columns]
-            found[name] |= {"undeclared_columns": others, "n_rows": len(frames[name])}
+            found[name] |= {"undeclared_columns": others}
         except CommandError:
             raise
         except (ValueError, FileNotFoundError) as error:
@@ -259,7 +271,7 @@ def _check_tables(tables, schema: "RelationalSchema") -> dict:
     if len(frames) < len(tables):
         return found
     for name, counts in schema.check(frames).items():
-        keys = schema[name].keys
+        own, keys = found[name], schema[name].keys
         for column, row in counts.iterrows():
             faults = {str(fault): int(n) for fault, n in row.items() if n}
             if column in keys:
@@ -267,23 +279,25 @@ def _check_tables(tables, schema: "RelationalSchema") -> dict:
                 is_public = parent is not None and schema[parent].frame is not None
                 words = _PUBLIC_KEY_FAULTS if is_public else _KEY_FAULTS
                 faults = {words.get(fault, fault): n for fault, n in faults.items()}
-            found[name]["faults"] |= {column: faults} if faults else {}
+                places = own["places"].get(column, {})
+                if "null" in places and "null" in words:
+                    places[words["null"]] = places.pop("null")
+            own["faults"] |= {column: faults} if faults else {}
     return found
 
 
-def _read_leniently(files, columns):
-    """Read columns of files; values of CSV files that are of no declared type are kept too."""
-    try:
-        return read_frame(files, columns)
-    except (ValueError, FileNotFoundError):
-        typed = _typed(columns)
-        texts = {name: None if name in typed else column for name, column in columns.items()}
-        frame = read_frame(files, texts)
-        return frame.assign(**{name: _parsed(frame[name], columns[name]) for name in typed})
+def _read_table(files, table, columns, show_values):
+    """Return what does not fit the columns of a table, and its records as one frame."""
+    import pandas as pd
+
+    finder = Finder(table.schema, table.keys, show_values=show_values)
+    frames = list(_frames_of(files, columns, finder))
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*columns])
+    return _nothing_found() | finder.found() | {"faults": {}, "n_rows": len(frame)}, frame
 
 
 def _text_of_tables(found, stops):
-    lines = [_PRIVATE]
+    lines = [_banner(*found.values())]
     for name, table in found.items():
         lines += ["", f"Table {name!r}:", *_lines(table, is_relational=True)]
     has_faults = any(table["faults"] for table in found.values())
@@ -292,7 +306,7 @@ def _text_of_tables(found, stops):
 
 
 def _text(found, stops):
-    lines = [_PRIVATE, "", *_lines(found)]
+    lines = [_banner(found), "", *_lines(found)]
     if stops:
         return "\n".join([*lines, "The table does not fit the schema."])
     changes = {name for faults in found["faults"].values() for name in faults} - {"repeated"}
@@ -300,20 +314,40 @@ def _text(found, stops):
     return "\n".join([*lines, f"The table fits the schema{clipped}."])
 
 
+def _banner(*found):
+    has_values = any("values" in table for table in found)
+    return f"{_PRIVATE} {_VALUES}" if has_values else _PRIVATE
+
+
 def _lines(found, is_relational=False):
     """Return the lines of what was found in one table."""
     lines = [] if found["fault"] is None else [found["fault"]]
+    own_hints: dict[str, list] = {}
+    other_hints = []
+    for hint in found["hints"]:
+        is_own = len(hint["columns"]) == 1 and hint["where"] != "shell"
+        (own_hints.setdefault(hint["columns"][0], []) if is_own else other_hints).append(hint)
     for column, faults in found["faults"].items():
         for name, count in faults.items():
             values = "value" if count == 1 else "values"
             words, stops = (_FAULTS | _ROW_FAULTS)[name]
             stop = "  STOPS A FIT" if stops else ""
             lines.append(f"{column!r}: {count} {values} {words}{stop}")
+            if places := found["places"].get(column, {}).get(name):
+                lines.append(f"  {_places_text(places, count)}")
+            if values := found.get("values", {}).get(column, {}).get(name):
+                shown = ", ".join(f"{value['text']!r} ({value['count']})" for value in values)
+                lines.append(f"  commonest: {shown}")
             if name == "repeated" and not is_relational:
                 lines.append(
                     f"  If {column!r} identifies persons, a fit protects each row by itself; "
                     f"--unit {column} protects each person."
                 )
+        lines += [line for hint in own_hints.get(column, ()) for line in _hint_lines(hint)]
+    for hint in other_hints:
+        lines += _hint_lines(hint)
+    if any(hint["where"] == "schema" for hint in found["hints"]):
+        lines.append("If the codebook agrees, add the indented lines to the columns in the schema.")
     if found.get("repeated_keys"):
         names = ", ".join(map(repr, found["repeated_keys"]))
         lines.append(
@@ -328,20 +362,59 @@ def _lines(found, is_relational=False):
     return lines
 
 
+def _places_text(places, count):
+    """Return the first places of a fault in words; the file is named if there are several."""
+    by_file: dict[str, list] = {}
+    for place in places:
+        by_file.setdefault(place.get("file"), []).append(place)
+    parts = []
+    for path, own in by_file.items():
+        (word,) = own[0].keys() - {"file"}
+        numbers = ", ".join(str(place[word]) for place in own)
+        of_file = "" if path is None else f" of {path}"
+        parts.append(f"{word}{'s' if len(own) > 1 else ''} {numbers}{of_file}")
+    more = count - len(places)
+    return "; ".join(parts) + (f" and {more} more" if more > 0 else "")
+
+
+def _hint_lines(hint):
+    """Return the lines that say what probably mends values."""
+    names = ", ".join(map(repr, hint["columns"]))
+    if hint["where"] == "shell":
+        return [f"{names}: {hint['cause']}. This writes a mended file:", f"  {hint['mends'][0]}"]
+    if len(hint["columns"]) > 1:
+        return [f"{names}: {hint['cause']}."]
+    if hint["where"] is None:
+        return [f"  {hint['cause']}."]
+    lines = [f"  {hint['cause']}:"]
+    for i, mend in enumerate(hint["mends"]):
+        lines += ["  or"] if i else []
+        lines += [f"    {line}" for line in mend.split("\n")]
+    return lines
+
+
 def _nothing_found() -> dict[str, Any]:
-    return {"fault": None, "faults": {}, "undeclared_columns": [], "n_rows": None}
+    return {
+        "fault": None,
+        "faults": {},
+        "places": {},
+        "hints": [],
+        "undeclared_columns": [],
+        "n_rows": None,
+    }
 
 
-def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> dict:
-    """Count the values that do not fit a schema, block by block.
+def _check_table(files: Sequence[str], schema: "Schema", unit: str | None, show_values) -> dict:
+    """Find the values that do not fit a schema, block by block.
 
     Returns
     -------
     dict
         "fault" is the reason why the files cannot be read, or None. "faults" has the number of
-        values by column and type of fault. "undeclared_columns" are the names of other columns.
+        values by column and type of fault, "places" the first lines or rows of each, and "hints"
+        what probably mends them. "undeclared_columns" are the names of other columns.
         "repeated_keys" are the identifiers and the unit, if rows share a value. "n_rows" is the
-        number of rows. No value of the table is returned.
+        number of rows. Values of the table are returned with ``show_values`` alone, as "values".
     """
     # Each label fits a column that is open.
     schema = schema.with_labels(dict.fromkeys(schema.open_columns, ()))
@@ -349,66 +422,50 @@ def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> di
     beside = {} if unit is None else {unit: None}
     try:
         names = table_columns(files, schema, unit)
-        try:
-            found |= _counts_of(files, schema, dict(schema) | beside, unit)
-        except (ValueError, FileNotFoundError):
-            # A text among numbers prevents reading a CSV file by its types: read all as texts.
-            typed = _typed(schema)
-            columns = {name: None if name in typed else schema[name] for name in schema}
-            found |= _counts_of(files, schema, columns | beside, unit, typed)
+        finder = Finder(
+            schema,
+            [] if unit is None else [unit],
+            ids=dict.fromkeys([*identifiers_of(schema), *beside]),
+            show_values=show_values,
+        )
+        n_rows = sum(map(len, _frames_of(files, dict(schema) | beside, finder)))
+        if n_rows == 0:
+            raise PublicValueError("The table has no rows.")
+        found |= finder.found() | {"n_rows": n_rows}
     except CommandError:
         raise
     except (ValueError, FileNotFoundError) as error:
         return found | {"fault": describe(error)}
+    if unit in found["faults"]:
+        # A unit is expected to repeat.
+        found["faults"][unit].pop("repeated", None)
+        found["places"][unit].pop("repeated", None)
+    for names_of in (found["faults"], found["places"]):
+        if unit in names_of and "null" in names_of[unit]:
+            names_of[unit]["unnamed"] = names_of[unit].pop("null")
+    found["faults"] = {name: own for name, own in found["faults"].items() if own}
     # All declared columns exist, so the first line is a header and not a record.
     others = [name for name in names if name not in schema and name != unit]
     return found | {"undeclared_columns": others}
 
 
-def _counts_of(files, schema, columns, unit, typed=frozenset()):
-    import numpy as np
+def _frames_of(files, columns, finder):
+    """Yield the records of files as a fit reads them, and show them to a finder of faults.
 
-    from sklearn_dpgen.preprocessing._reader import map_frames
+    A text among numbers stops the reading of a CSV file by its types, so its columns are read as
+    texts and parsed here.
+    """
+    from sklearn_dpgen.preprocessing._files import CsvFiles, open_files
+    from sklearn_dpgen.preprocessing._reader import numbered_frames
 
-    names = list(dict.fromkeys([*identifiers_of(schema), *([] if unit is None else [unit])]))
-
-    def counts_of(frame):
-        hashes = {name: _hashes(frame[name]) for name in names}
-        nulls = 0 if unit is None else int(frame[unit].isna().sum())
-        parsed = {name: _parsed(frame[name], schema[name]) for name in typed}
-        return schema.check(frame.assign(**parsed)), len(frame), hashes, nulls
-
-    total, n_rows, n_unnamed = None, 0, 0
-    hashes: dict[str, list] = {name: [] for name in names}
-    for counts, n, own, nulls in map_frames(counts_of, [*files], columns):
-        total = counts if total is None else total + counts
-        n_rows, n_unnamed = n_rows + n, n_unnamed + nulls
-        for name in names:
-            hashes[name].append(own[name])
-    if total is None:
-        raise PublicValueError("The table has no rows.")
-    faults = {
-        column: {name: int(n) for name, n in row.items() if n} for column, row in total.iterrows()
-    }
-    repeated = []
-    for name in names:
-        times = np.unique(np.concatenate(hashes[name]), return_counts=True)[1]
-        if (times > 1).any():
-            repeated.append(name)
-            # A unit is expected to repeat.
-            if name != unit:
-                faults[name]["repeated"] = int(times[times > 1].sum())
-    if n_unnamed:
-        faults.setdefault(unit, {})["unnamed"] = n_unnamed
-    faults = {column: row for column, row in faults.items() if row}
-    return {"faults": faults, "repeated_keys": repeated, "n_rows": n_rows}
-
-
-def _hashes(ids):
-    """Return a hash of 64 bits for each identifier that is not null."""
-    import pandas as pd
-
-    return pd.util.hash_array(ids.dropna().astype(str).to_numpy(dtype=object))
+    source = open_files([*files], columns)
+    is_csv, word = isinstance(source, CsvFiles), getattr(source, "place", "row")
+    typed = _typed(columns) if is_csv else set()
+    texts = {name: None if name in typed else column for name, column in columns.items()}
+    for path, places, raw in numbered_frames([*files], texts):
+        frame = raw.assign(**{name: _parsed(raw[name], columns[name]) for name in typed})
+        finder.look(path, word, places, raw, frame)
+        yield frame
 
 
 def _typed(schema):
@@ -425,8 +482,17 @@ def _parsed(texts, column):
 
     from sklearn_dpgen.preprocessing._files import require, text_type
 
+    pyarrow = require("pyarrow.compute")
     null = texts.isna() | column._nulls(texts)
-    if text_type(column) == require("pyarrow").bool_():
+    kind = text_type(column)
+    # As a fit reads them; integers beyond 2**53 stay exact.
+    given = pyarrow.array(texts.where(~null, None), type=pyarrow.string(), from_pandas=True)
+    try:
+        cast = pyarrow.compute.cast(pyarrow.compute.utf8_trim_whitespace(given), kind)
+        return pd.Series(cast.to_pandas(integer_object_nulls=True), index=texts.index)
+    except pyarrow.ArrowException:
+        pass
+    if kind == pyarrow.bool_():
         values = texts.str.lower().map({"true": True, "1": True, "false": False, "0": False})
     else:
         values = pd.to_numeric(texts, errors="coerce")

@@ -63,7 +63,11 @@ class CsvFiles:
         The paths.
     names : list of str
         Columns of the first file, without those that share a name and are not declared.
+    place : str
+        What the places of `read_numbered` are numbers of.
     """
+
+    place = "line"
 
     def __init__(self, paths: list[str], columns) -> None:
         self.files, self._columns = paths, columns
@@ -90,9 +94,31 @@ class CsvFiles:
                     f"{near_names(missing, given)}"
                 )
         for path in self.files:
-            given, start = self._header(path)
-            for line, block in _blocks(path, start):
-                yield from self._table(path, given, names, line, block).to_batches()
+            for _, _, table in self._tables(path, names):
+                yield from table.to_batches()
+
+    def read_numbered(self, names: list[str]) -> Iterator[tuple[str, np.ndarray, Any]]:
+        """Yield the records of each file as tables of Arrow, with the lines where they begin.
+
+        Parameters
+        ----------
+        names : list of str
+
+        Yields
+        ------
+        path : str
+        lines : ndarray of int
+            The line of each record in the file, from 1; fields in quotes may have several lines.
+        table : pyarrow.Table
+        """
+        for path in self.files:
+            for line, block, table in self._tables(path, names):
+                yield path, line + _record_lines(block), table
+
+    def _tables(self, path, names):
+        given, start = self._header(path)
+        for line, block in _blocks(path, start):
+            yield line, block, self._table(path, given, names, line, block)
 
     def _table(self, path, given, names, line, block):
         """Return whole records as a table; Arrow reads them as one block, which it cannot split."""
@@ -236,6 +262,19 @@ def _line_ends(data, is_within=False):
     # Old Macs have a lone carriage return; whether a last one is lone is not known yet.
     is_end[:-1] |= (array[:-1] == _RETURN) & (array[1:] != _LINE)
     return _outside(array, np.flatnonzero(is_end), is_within)
+
+
+def _record_lines(data):
+    """Return the number of line breaks before each record that is not an empty line."""
+    array = np.frombuffer(data, np.uint8)
+    ends = _line_ends(data)
+    starts = np.concatenate([[0], ends + 1])
+    stops = np.concatenate([ends, [len(array)]])
+    # A record ends with "\r\n", whose first byte is none of the record.
+    stops = stops - ((stops > starts) & (array[np.maximum(stops, 1) - 1] == _RETURN))
+    is_break = array == _LINE
+    is_break[:-1] |= (array[:-1] == _RETURN) & (array[1:] != _LINE)
+    return np.searchsorted(np.flatnonzero(is_break), starts[stops > starts])
 
 
 def _outside(array, places, is_within=False):

@@ -186,11 +186,11 @@ class Numeric(IntervalColumn):
                 pass
         return read_each(_as_float, series, null, np.float64)
 
-    def _count_faults(self, values):
+    def _find_faults(self, values):
         low, high = self._bounds
-        faults = {"outside_bounds": int(((values < low) | (values > high)).sum())}
+        faults = {"outside_bounds": (values < low) | (values > high)}
         if self.integer:
-            faults["not_integer"] = int((np.isfinite(values) & (values != np.rint(values))).sum())
+            faults["not_integer"] = np.isfinite(values) & (values != np.rint(values))
         return faults
 
     def _decode(self, array, rng):

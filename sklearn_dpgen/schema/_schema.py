@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.domains import Product
@@ -479,15 +480,22 @@ def _check_records(schema, frame):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
         hint = near_names(missing, frame.columns)
         raise PublicValueError(f"frame must have each column of the schema once: {words}.{hint}")
-    counts = {name: _count(column, frame[name]) for name, column in schema.items()}
+    found = {name: find_faults(column, frame[name]) for name, column in schema.items()}
+    counts = {
+        name: [int(masks[fault].sum()) if fault in masks else 0 for fault in _FAULTS]
+        for name, masks in found.items()
+    }
     return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
 
 
-def _count(column, series):
+def find_faults(column, series):
+    """Return the mask of the values that have each fault of :meth:`Schema.check`, a dict."""
     values, bad, null = column._read_quietly(series)
-    found = {"null": 0 if column.nullable else int(null.sum())}
-    if isinstance(column, IntervalColumn):
-        found |= column._count_faults(values[~null & ~bad]) | {"unreadable": int(bad.sum())}
-    else:
-        found["undeclared"] = int(bad.sum())
-    return [found.get(fault, 0) for fault in _FAULTS]
+    found = {} if column.nullable else {"null": null}
+    if not isinstance(column, IntervalColumn):
+        return found | {"undeclared": bad}
+    is_read = ~null & ~bad
+    for fault, mask in column._find_faults(values[is_read]).items():
+        found[fault] = np.zeros(len(series), dtype=bool)
+        found[fault][is_read] = mask
+    return found | {"unreadable": bad}
