@@ -1,6 +1,5 @@
 """Tables of any kind as parts that are read one after another."""
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicV
 from sklearn_dpgen.preprocessing._files import (
     CsvFiles,
     check_files,
+    is_path,
     open_files,
     read_quietly,
     require,
@@ -127,7 +127,7 @@ def open_named(X, columns):
     if isinstance(X, pd.DataFrame):
         return Source(lambda names: iter([X]), list(X.columns), n_rows=len(X))
     if is_paths(X):
-        files = open_files([X] if _is_path(X) else X, columns)
+        files = open_files([X] if is_path(X) else X, columns)
         if isinstance(files, CsvFiles):
             return Source(files.read, files.names, is_projected=True)
         return _dataset(files, check=partial(check_files, files))
@@ -250,16 +250,12 @@ def _chunks(X, columns, names):
 
 def _chunk(X, columns):
     """Open a chunk of a table; return None if it is not one."""
-    return None if isinstance(X, list | tuple) or _is_path(X) else open_named(X, columns)
+    return None if isinstance(X, list | tuple) or is_path(X) else open_named(X, columns)
 
 
 def is_paths(X):
     """Return whether a source is a path, or a list of paths."""
-    return _is_path(X) or (isinstance(X, list | tuple) and len(X) > 0 and all(map(_is_path, X)))
-
-
-def _is_path(X):
-    return isinstance(X, str | os.PathLike)
+    return is_path(X) or (isinstance(X, list | tuple) and len(X) > 0 and all(map(is_path, X)))
 
 
 def _is_chunked(X):
