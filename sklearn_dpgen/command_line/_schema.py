@@ -12,6 +12,8 @@ from sklearn_dpgen.command_line._files import (
     check_new_file,
     files_of,
     identifiers_of,
+    in_folder,
+    in_format,
     parse,
     private_files,
     public_files,
@@ -30,6 +32,8 @@ from sklearn_dpgen.command_line._options import (
     add_tables,
     by_name,
     check_public,
+    check_rules,
+    with_options,
 )
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
 
@@ -402,21 +406,22 @@ def run_check(arguments, console: Console) -> int:
     """Check a schema, and a table."""
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
-    check_public(arguments)
     public_files(arguments.public)
     try:
+        files, tables = in_folder(arguments.schema, files, tables)
         schema = read_schema(arguments.schema, tables)
+        check_rules(schema)
     except CommandError as error:
         fault = str(error)
         return console.result(fault, {"schema": arguments.schema, "fault": fault}, ok=False)
+    schema = with_options(schema, arguments)
+    check_public(arguments)
     public = public_tables(arguments.public, arguments.public_weights, schema)
     if public is not None:
         console.say("Reading the public table.")
     from sklearn_dpgen.schema import Schema
 
     if not isinstance(schema, Schema):
-        if arguments.unit is not None:
-            raise CommandError("--unit must be left out: a relational schema declares its persons.")
         private = private_files(schema, files, tables)
         return _run_check_tables(arguments.schema, schema, private, public, console)
     if tables:
@@ -460,7 +465,8 @@ def _check_public_table(public, schema):
     }
     try:
         rows = public.read(schema)
-        names = _names_of(open_files(public.source, None))
+        source = public.source
+        names = _names_of(open_files(source, None))
     except PublicError as error:
         return found | {"fault": describe(error)}
     others = [n for n in schema if n not in rows.names and n not in identifiers_of(schema)]
@@ -535,6 +541,7 @@ def _check_tables(tables, schema: "RelationalSchema") -> dict:
         table = schema[name]
         columns = dict.fromkeys(table.keys) | dict(table.schema)
         found[name] = _nothing_found()
+        files = in_format(files, table.schema.form)
         try:
             names = table_columns(files, columns, None)
             frames[name] = _read_leniently(files, columns)
@@ -634,6 +641,7 @@ def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> di
     # Each label fits a column that is open.
     schema = schema.with_labels(dict.fromkeys(schema.open_columns, ()))
     found = _nothing_found() | {"repeated_keys": []}
+    files = in_format(files, schema.form)
     beside = {} if unit is None else {unit: None}
     try:
         names = table_columns(files, schema, unit)
