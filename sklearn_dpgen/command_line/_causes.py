@@ -39,6 +39,7 @@ _DAYS = (
     *("%d.%m.%y", "%d-%m-%y", "%d-%b-%y"),
 )
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_FORMS = [day + time for day in _DAYS for time in _TIMES]
 # The days since 1899-12-30 of the years 1927 to 2064, as spreadsheets number them.
 _SERIAL = range(10_000, 60_000)
 _SYMBOL = r"[€$£¥₹]|EUR|USD|GBP|CHF|JPY|SEK|NOK|DKK|PLN|kr|zł"
@@ -204,7 +205,7 @@ def _formats():
     """Return the formats of dates by the shape of their texts."""
     found: dict[str, list[str]] = {}
     moment = datetime.datetime(2001, 2, 3)
-    for form in (day + time for day in _DAYS for time in _TIMES):
+    for form in _FORMS:
         found.setdefault(_shape(moment.strftime(form)), []).append(form)
     return found
 
@@ -250,7 +251,7 @@ def hints_of(name: str, column: "Column", causes: Mapping[Cause, int]) -> list[H
         n, end = codes.total(), "of missing values"
         add(n, f"a usual code {end}", f"usual codes {end}", line)
     if formats := by_kind.get("format"):
-        best = [form for form, n in formats.items() if n == max(formats.values())]
+        best = [form for form in _FORMS if formats[form] == max(formats.values())]
         best = best[:1] if not _is_ambiguous(best) else best[:2]
         lines = map(_format_line, best)
         add(max(formats.values()), "a date in another format", "dates in another format", *lines)

@@ -8,6 +8,8 @@ from sklearn_dpgen.command_line._faults import Finder
 from sklearn_dpgen.command_line._files import (
     files_of,
     identifiers_of,
+    in_folder,
+    in_format,
     private_files,
     public_files,
     public_tables,
@@ -21,6 +23,8 @@ from sklearn_dpgen.command_line._options import (
     add_tables,
     by_name,
     check_public,
+    check_rules,
+    with_options,
 )
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
 
@@ -124,21 +128,22 @@ def run_check(arguments, console: Console) -> int:
     """Check a schema, and a table."""
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
-    check_public(arguments)
     public_files(arguments.public)
     try:
+        files, tables = in_folder(arguments.schema, files, tables)
         schema = read_schema(arguments.schema, tables)
+        check_rules(schema)
     except CommandError as error:
         fault = str(error)
         return console.result(fault, {"schema": arguments.schema, "fault": fault}, ok=False)
+    schema = with_options(schema, arguments)
+    check_public(arguments)
     public = public_tables(arguments.public, arguments.public_weights, schema)
     if public is not None:
         console.say("Reading the public table.")
     from sklearn_dpgen.schema import Schema
 
     if not isinstance(schema, Schema):
-        if arguments.unit is not None:
-            raise CommandError("--unit must be left out: a relational schema declares its persons.")
         private = private_files(schema, files, tables)
         return _run_check_tables(
             arguments.schema, schema, private, public, console, arguments.show_values
@@ -259,6 +264,7 @@ def _check_tables(tables, schema: "RelationalSchema", show_values: bool) -> dict
         table = schema[name]
         columns = dict.fromkeys(table.keys) | dict(table.schema)
         found[name] = _nothing_found()
+        files = in_format(files, table.schema.form)
         try:
             names = table_columns(files, columns, None)
             found[name], frames[name] = _read_table(files, table, columns, show_values)
@@ -419,6 +425,7 @@ def _check_table(files: Sequence[str], schema: "Schema", unit: str | None, show_
     # Each label fits a column that is open.
     schema = schema.with_labels(dict.fromkeys(schema.open_columns, ()))
     found = _nothing_found() | {"repeated_keys": []}
+    files = in_format(files, schema.form)
     beside = {} if unit is None else {unit: None}
     try:
         names = table_columns(files, schema, unit)

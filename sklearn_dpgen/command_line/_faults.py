@@ -120,7 +120,7 @@ class Finder:
         for text, n in series[mask].astype(str).value_counts().items():
             causes = causes_of(fault, self._schema[name], text)
             entry.n_explained += n if causes else 0
-            entry.causes.update(dict.fromkeys(causes, n))
+            entry.causes.update(dict.fromkeys(sorted(causes), n))
             if any(cause.kind in _OF_SPELLING for cause in causes):
                 self._mended.setdefault(path, set()).add(name)
             if self._show_values:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from sklearn_dpgen.preprocessing import PublicTable
     from sklearn_dpgen.schema import RelationalSchema, Schema
+    from sklearn_dpgen.schema._csv import CsvFormat
 
 __all__ = [
     "OutputFolder",
@@ -24,6 +25,8 @@ __all__ = [
     "check_new_file",
     "files_of",
     "identifiers_of",
+    "in_folder",
+    "in_format",
     "output_ending",
     "parse",
     "private_files",
@@ -147,7 +150,7 @@ def public_tables(
     if not isinstance(schema, RelationalSchema):
         if {*files} != {""}:
             raise CommandError("--public must be FILE: the schema is that of one table.")
-        return PublicTable(list(files[""]), weights=weights)
+        return PublicTable(in_format(files[""], schema.form), weights=weights)
     if "" in files and len(schema.order) == 1:
         files = {schema.root: files.pop("")} | files
     if not files.keys() <= {*schema.order}:
@@ -157,7 +160,10 @@ def public_tables(
     if weights is not None and schema.root not in files:
         raise CommandError(f"--public-weights needs --public {schema.root}=FILE.")
     return {
-        name: PublicTable(list(found), weights=weights if name == schema.root else None)
+        name: PublicTable(
+            in_format(found, schema[name].schema.form),
+            weights=weights if name == schema.root else None,
+        )
         for name, found in files.items()
     }
 
@@ -263,6 +269,61 @@ def table_columns(files: Sequence[str], schema: Mapping, unit: str | None) -> li
     return names
 
 
+def in_format(files: Sequence[str], form: "CsvFormat") -> list:
+    """Return files of tables, of which those of CSV are in a format."""
+    from sklearn_dpgen.schema._csv import in_format
+
+    return in_format([*files], form)
+
+
+def in_folder(
+    path: str, files: Sequence[str], tables: Mapping[str, Sequence[str]]
+) -> tuple[Sequence[str], Mapping[str, Sequence[str]]]:
+    """Return the files of a table and of tables by name, with those of a folder of tables.
+
+    Parameters
+    ----------
+    path : str
+        A schema. If it is one of several tables, one file may be a folder that has a file NAME.*
+        of each table that is not given by name.
+    files : sequence of str
+    tables : mapping of str to sequence of str
+
+    Raises
+    ------
+    CommandError
+        A table has no file, or several.
+    """
+    check_files(schema=path)
+    declaration = parse(read_text(path, "schema"), path)
+    from sklearn_dpgen.schema._relational import is_relational
+
+    if not is_relational(declaration) or len(files) != 1 or not os.path.isdir(files[0]):
+        return files, tables
+    names = [name for name in declaration["tables"] if isinstance(name, str) and name not in tables]
+    found = {name: _files_named(files[0], name) for name in names}
+    if len(declaration["tables"]) == 1 and not any(found.values()):
+        # The files of one long table, whatever their names.
+        return files, tables
+    for name, own in found.items():
+        if len(own) != 1:
+            fault = f"it has {', '.join(own)}" if own else "it has none"
+            raise CommandError(
+                f"The folder {files[0]} must have one file {name}.* for the table {name!r}: "
+                f"{fault}. --table {name}=FILE names another."
+            )
+    return (), {**tables, **{name: (os.path.join(files[0], *own),) for name, own in found.items()}}
+
+
+def _files_named(folder, name):
+    """Return the tables of a folder that have a name and an ending."""
+    return [
+        entry
+        for entry in sorted(os.listdir(folder))
+        if entry.lower().endswith((*_TABLE_ENDINGS,)) and split_ending(entry)[0] == name
+    ]
+
+
 def read_frame(paths: Sequence[str], columns: Mapping) -> "pd.DataFrame":
     """Read the declared columns of files into one frame."""
     import pandas as pd
@@ -286,7 +347,7 @@ def columns_of(model: Any, table: str) -> Mapping:
 def write_table(
     frame: "pd.DataFrame", path: Path, ending: str, columns: Mapping | None = None
 ) -> None:
-    """Write a table in the format of a file ending.
+    """Write a table in the format of a file ending; a CSV file as its schema declares.
 
     Declared integers beside nulls, which are floats in memory, are written as integers.
     """
@@ -297,7 +358,9 @@ def write_table(
         # The temporary path has another ending, so pandas could not infer the compression.
         methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}
         method = methods.get(Path(ending).suffix)
-        frame.to_csv(path, index=False, encoding="utf-8", lineterminator="\n", compression=method)
+        form = getattr(columns, "form", None)
+        written = {"encoding": form.encoding, "sep": form.delimiter} if form else {}
+        frame.to_csv(path, index=False, lineterminator="\n", compression=method, **written)
     elif ending == ".parquet":
         frame.to_parquet(path, index=False, engine="pyarrow")
     else:
@@ -407,8 +470,10 @@ def _public_frame(name, entry, tables, folder):
     if not isinstance(key, str):
         # The declaration is refused for that.
         return pd.DataFrame()
-    columns = Schema.from_dict(entry.get("columns"), folder=folder)
-    frame = read_frame(tables[name], {key: None} | dict(columns))
+    words = {word: entry[word] for word in ("delimiter", "encoding") if word in entry}
+    columns = Schema.from_dict(words | {"columns": entry.get("columns")}, folder=folder)
+    files = in_format(tables[name], columns.form)
+    frame = read_frame(files, {key: None} | dict(columns))
     keys = as_integers(frame[key].dropna())
     # Texts of a CSV file may be the integers of other files; the table is public.
     is_whole = keys is not None and len(keys) == len(frame)

@@ -6,7 +6,6 @@ from inspect import signature
 from pathlib import Path
 
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
-from sklearn_dpgen.command_line._expressions import read_where
 from sklearn_dpgen.command_line._files import (
     check_files,
     check_new_file,
@@ -138,6 +137,8 @@ def run_sample(arguments, console: Console) -> int:
             raise CommandError(f"--where must be left out: {type(model).__name__} has none.")
         # With the labels that a fit discovered.
         schema = model.schema_ if getattr(model.schema, "open_columns", None) else model.schema
+        from sklearn_dpgen.schema._expressions import read_where
+
         options["conditions"] = read_where(arguments.where, schema)
     drawn = model.set_output(transform="pandas").sample(arguments.rows, **options)
     frames = drawn if isinstance(drawn, dict) else {"": drawn}

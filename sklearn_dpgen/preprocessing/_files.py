@@ -15,25 +15,22 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicImportError, PublicValueError
-from sklearn_dpgen.schema import Datetime, Identifier, Numeric
+from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.schema._csv import DELIMITERS, CsvFormat
+from sklearn_dpgen.schema._column import MadeUpColumn
+from sklearn_dpgen.schema._csv import DELIMITERS, CsvFile, CsvFormat
 from sklearn_dpgen.schema._texts import near_names
 from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = [
-    "CsvFile",
     "CsvFiles",
     "check_files",
-    "in_format",
-    "is_path",
     "open_files",
     "read_quietly",
     "require",
@@ -57,77 +54,6 @@ _MARKS = {
 }
 
 
-@dataclass(frozen=True)
-class CsvFile(os.PathLike):
-    """The path of a CSV file whose fields or characters are written in another way.
-
-    Wherever a path of a table is taken, this may be given. A schema that declares ``delimiter`` or
-    ``encoding`` makes it unnecessary.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A file, or files by a wildcard.
-    delimiter : str, default=","
-        What separates fields: a comma, semicolon, tab or vertical bar.
-    encoding : str, default="utf-8"
-        Encoding of the characters, such as "cp1252".
-
-    Raises
-    ------
-    PublicValueError
-        The delimiter or the encoding is unknown.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sklearn_dpgen.preprocessing import CsvFile, TabularEncoder
-    >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema
-    >>> schema = Schema({"ward": Categorical(["Süd", "Nord"]), "age": Numeric(0, 100)})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "stays.csv"
-    ...     _ = path.write_bytes("ward;age\nSüd;31\n".encode("cp1252"))
-    ...     file = CsvFile(path, delimiter=";", encoding="cp1252")
-    ...     TabularEncoder(schema).fit_transform(file).shape
-    (1, 3)
-    """
-
-    path: str | os.PathLike
-    _: KW_ONLY
-    delimiter: str = ","
-    encoding: str = "utf-8"
-
-    def __post_init__(self):
-        CsvFormat(self.delimiter, self.encoding)
-
-    def __fspath__(self):
-        return os.fspath(self.path)
-
-
-def in_format(X: Any, form: CsvFormat) -> Any:
-    """Return a table, whose paths are those of files in a format unless they state their own.
-
-    Parameters
-    ----------
-    X : object
-        Tables that are no paths are returned as they are.
-    form : CsvFormat
-    """
-    if form == CsvFormat():
-        return X
-    if isinstance(X, list | tuple):
-        return [in_format(part, form) for part in X] if all(map(is_path, X)) else X
-    if not is_path(X) or isinstance(X, CsvFile):
-        return X
-    return CsvFile(X, delimiter=form.delimiter, encoding=form.encoding)
-
-
-def is_path(X: Any) -> bool:
-    """Return whether a source is the path of a file."""
-    return isinstance(X, str | os.PathLike)
-
-
 class CsvFiles:
     """CSV files with a header.
 
@@ -138,7 +64,7 @@ class CsvFiles:
     columns : mapping of str to Column or None, or None
         The declared columns, whose texts are read as numbers or labels. None instead of a column
         keeps its texts. None if nothing is declared yet.
-    form : CsvFormat, default=CsvFormat()
+    form : CsvFormat or None, default=None
         By default fields are separated by commas, and characters are in UTF-8.
 
     Attributes
@@ -153,8 +79,9 @@ class CsvFiles:
 
     place = "line"
 
-    def __init__(self, paths: list[str], columns, form: CsvFormat = CsvFormat()) -> None:
-        self.files, self._columns, self._form = paths, columns, form
+    def __init__(self, paths: list[str], columns, form: CsvFormat | None = None) -> None:
+        self.files, self._columns = paths, columns
+        self._form = CsvFormat() if form is None else form
         names = self._header(paths[0])[0]
         # Spreadsheets may leave unnamed columns, which are not requested.
         asked = {*names} if columns is None else {*columns}
@@ -522,7 +449,8 @@ def text_type(column):
     column = column.column if isinstance(column, Binned) else column
     if isinstance(column, Numeric):
         return pyarrow.float64()
-    if column is None or isinstance(column, (Datetime, Identifier)):
+    # What is made up, or computed by a rule, is not read.
+    if column is None or isinstance(column, (Datetime, MadeUpColumn)):
         return pyarrow.string()
     kinds = {type(label) for label in column.labels}
     if kinds == {bool}:

@@ -35,9 +35,17 @@ from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categorie
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import IntervalColumn, MadeUpColumn
+from sklearn_dpgen.schema._csv import in_format
 from sklearn_dpgen.utils._validation import check_array, check_fits, check_is_fitted, warn_user
 
-__all__ = ["PUBLIC_TABLE", "PublicRows", "PublicTable", "as_public_table", "read_public_array"]
+__all__ = [
+    "PUBLIC_TABLE",
+    "PublicRows",
+    "PublicTable",
+    "as_public_table",
+    "declared_public",
+    "read_public_array",
+]
 
 # Further rows add nothing to the marginals of a prior.
 _MOST_ROWS = 1_000_000
@@ -257,6 +265,13 @@ def _named_parts(parts):
 def as_public_table(public: object) -> PublicTable | None:
     """Return the value of a parameter ``public`` as a PublicTable; None stays None."""
     return public if public is None or isinstance(public, PublicTable) else PublicTable(public)
+
+
+def declared_public(schema: Any) -> PublicTable | None:
+    """Return the public table that a schema declares, in the format of its files, or None."""
+    if not isinstance(schema, Schema) or not schema.public:
+        return None
+    return PublicTable(in_format(schema.public_files, schema.form))
 
 
 def read_public_array(

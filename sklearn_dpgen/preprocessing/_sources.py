@@ -14,11 +14,11 @@ from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicV
 from sklearn_dpgen.preprocessing._files import (
     CsvFiles,
     check_files,
-    is_path,
     open_files,
     read_quietly,
     require,
 )
+from sklearn_dpgen.schema._csv import is_path
 from sklearn_dpgen.utils._validation import check_array
 
 __all__ = ["Source", "is_paths", "open_named", "open_source"]

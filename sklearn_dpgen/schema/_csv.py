@@ -1,12 +1,14 @@
 """How CSV files of a table are written: their delimiter, and the encoding of their characters."""
 
 import codecs
-from dataclasses import dataclass
+import os
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema._column import given_as
 
-__all__ = ["DELIMITERS", "CsvFormat"]
+__all__ = ["DELIMITERS", "CsvFile", "CsvFormat", "in_format", "is_path"]
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 # Which every encoding of a table can write.
@@ -56,6 +58,77 @@ class CsvFormat:
         except UnicodeEncodeError:
             return False
         return True
+
+
+@dataclass(frozen=True)
+class CsvFile(os.PathLike):
+    """The path of a CSV file whose fields or characters are written in another way.
+
+    Wherever a path of a table is taken, this may be given. A schema that declares ``delimiter`` or
+    ``encoding`` makes it unnecessary.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file, or files by a wildcard.
+    delimiter : str, default=","
+        What separates fields: a comma, semicolon, tab or vertical bar.
+    encoding : str, default="utf-8"
+        Encoding of the characters, such as "cp1252".
+
+    Raises
+    ------
+    PublicValueError
+        The delimiter or the encoding is unknown.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn_dpgen.preprocessing import CsvFile, TabularEncoder
+    >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema
+    >>> schema = Schema({"ward": Categorical(["Süd", "Nord"]), "age": Numeric(0, 100)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "stays.csv"
+    ...     _ = path.write_bytes("ward;age\nSüd;31\n".encode("cp1252"))
+    ...     file = CsvFile(path, delimiter=";", encoding="cp1252")
+    ...     TabularEncoder(schema).fit_transform(file).shape
+    (1, 3)
+    """
+
+    path: str | os.PathLike
+    _: KW_ONLY
+    delimiter: str = ","
+    encoding: str = "utf-8"
+
+    def __post_init__(self):
+        CsvFormat(self.delimiter, self.encoding)
+
+    def __fspath__(self):
+        return os.fspath(self.path)
+
+
+def in_format(X: Any, form: CsvFormat) -> Any:
+    """Return a table, whose paths are those of files in a format unless they state their own.
+
+    Parameters
+    ----------
+    X : object
+        Tables that are no paths are returned as they are.
+    form : CsvFormat
+    """
+    if form == CsvFormat():
+        return X
+    if isinstance(X, list | tuple):
+        return [in_format(part, form) for part in X] if all(map(is_path, X)) else X
+    if not is_path(X) or isinstance(X, CsvFile):
+        return X
+    return CsvFile(X, delimiter=form.delimiter, encoding=form.encoding)
+
+
+def is_path(X: Any) -> bool:
+    """Return whether a source is the path of a file."""
+    return isinstance(X, str | os.PathLike)
 
 
 def _is_encoding(name):
