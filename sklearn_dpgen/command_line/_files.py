@@ -1,7 +1,11 @@
 """Files that a command reads and writes: tables, schemas, keys, and folders of results."""
 
+import bz2
 import glob
+import gzip
+import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +27,7 @@ __all__ = [
     "check_files",
     "columns_of",
     "check_new_file",
+    "check_writable",
     "files_of",
     "identifiers_of",
     "in_folder",
@@ -36,6 +41,7 @@ __all__ = [
     "read_key",
     "read_schema",
     "read_text",
+    "real_paths",
     "replacing",
     "split_ending",
     "table_columns",
@@ -49,6 +55,14 @@ _TABLE_ENDINGS = {
     ".csv.gz": ".csv.gz",
     ".csv.bz2": ".csv.bz2",
     ".csv": ".csv",
+    ".tsv.gz": ".tsv.gz",
+    ".tsv.bz2": ".tsv.bz2",
+    ".tsv": ".tsv",
+    ".jsonl.gz": ".jsonl.gz",
+    ".jsonl.bz2": ".jsonl.bz2",
+    ".jsonl": ".jsonl",
+    ".ndjson": ".jsonl",
+    ".xlsx": ".xlsx",
     ".parquet": ".parquet",
     ".pq": ".parquet",
     ".feather": ".feather",
@@ -83,8 +97,11 @@ def check_files(
 
 
 def output_ending(path: str) -> str:
-    """Return the file ending of a table of the same format as the table at a path."""
-    if os.path.isdir(path):
+    """Return the file ending of a table of the same format as the table at a path or URL.
+
+    That of a folder, and of a table of a database, is that of Parquet.
+    """
+    if os.path.isdir(path) or _is_url(path):
         return ".parquet"
     endings = [end for ending, end in _TABLE_ENDINGS.items() if path.lower().endswith(ending)]
     if not endings:
@@ -101,11 +118,14 @@ def split_ending(path: str) -> tuple[str, str]:
 
 
 def files_of(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the files that paths and wildcards match."""
+    """Return the files that paths and wildcards match, and URLs as they are."""
     for path in paths:
         output_ending(path)
     files: list[str] = []
     for path in paths:
+        if _is_url(path):
+            files.append(path)
+            continue
         matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
         if not matches:
             raise CommandError(f"There is no table {path}.")
@@ -118,6 +138,8 @@ def public_files(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     named: dict[str, list[str]] = {}
     for text in paths:
         name, sign, path = text.partition("=")
+        if _is_url(text) or _is_url(path):
+            raise CommandError("--public must be a file: export the table of the database.")
         if not sign or os.path.exists(text):
             name, path = "", text
         named.setdefault(name, []).append(path)
@@ -354,17 +376,74 @@ def write_table(
     for name, column in (columns or {}).items():
         if name in frame and column.has_integers_beside_nulls:
             frame = frame.assign(**{name: frame[name].astype("Int64")})
-    if ending.startswith(".csv"):
+    if ending.startswith(".jsonl"):
+        _write_json(frame, path, ending)
+    elif ending.startswith((".csv", ".tsv")):
         # The temporary path has another ending, so pandas could not infer the compression.
         methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}
         method = methods.get(Path(ending).suffix)
         form = getattr(columns, "form", None)
         written = {"encoding": form.encoding, "sep": form.delimiter} if form else {}
+        if ending.startswith(".tsv") and written.get("sep", ",") == ",":
+            written["sep"] = "\t"
         frame.to_csv(path, index=False, lineterminator="\n", compression=method, **written)
+    elif ending == ".xlsx":
+        _write_workbook(frame, path)
     elif ending == ".parquet":
         frame.to_parquet(path, index=False, engine="pyarrow")
     else:
         frame.to_feather(path)
+
+
+def _write_json(frame, path, ending):
+    """Write a record a line; dates are texts in ISO 8601, and nulls are null."""
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+    values = frame.astype(object)
+    values = values.where(values.notna(), None)
+    with openers.get(Path(ending).suffix, open)(path, "wt", encoding="utf-8", newline="\n") as file:
+        for start in range(0, len(values), 1 << 16):
+            for record in values[start : start + (1 << 16)].to_dict("records"):
+                text = json.dumps(record, ensure_ascii=False, default=lambda x: x.isoformat())
+                file.write(text + "\n")
+
+
+def _write_workbook(frame, path):
+    """Write a workbook of Excel; it has no time zones, so that dates with one are texts."""
+    zoned = [name for name in frame if hasattr(frame[name].dtype, "tz")]
+    texts = {name: frame[name].map(lambda x: x.isoformat(), na_action="ignore") for name in zoned}
+    frame.assign(**texts).to_excel(path, index=False, engine="openpyxl")
+
+
+def check_writable(ending: str, n_rows: int | None = None) -> None:
+    """Raise an error if a table cannot be written in a format, before anything is spent."""
+    if ending != ".xlsx":
+        return
+    from sklearn_dpgen.preprocessing._workbooks import MOST_ROWS, import_openpyxl
+
+    import_openpyxl()
+    if n_rows is not None and n_rows >= MOST_ROWS:
+        raise CommandError(f"A file of Excel must have fewer than {MOST_ROWS} rows, got {n_rows}.")
+
+
+def _is_url(path):
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) is not None
+
+
+def _refuse_url(path):
+    if _is_url(path):
+        raise CommandError("--out must be in the file system, not a URL.")
+
+
+def real_paths(paths: Iterable[str]) -> set[str]:
+    """Return the real paths of input files, of which a database has one or none."""
+    found: set[str] = set()
+    for path in paths:
+        if _is_url(path):
+            from sklearn_dpgen.preprocessing._databases import database_file
+
+            path = database_file(path)
+        found |= set() if path is None else {os.path.realpath(path)}
+    return found
 
 
 def read_key(path: str, *, private: bool) -> Any:
@@ -493,6 +572,7 @@ def parse(text: str, path: str) -> Any:
 
 def check_new_file(path: str, *, overwrite: bool) -> Path:
     """Return the path of an output file, or raise CommandError if it cannot be written."""
+    _refuse_url(path)
     file = Path(path)
     if file.is_dir():
         raise CommandError(f"--out must be a file, got the folder {path}.")
@@ -527,7 +607,8 @@ class OutputFolder:
         self.path = Path(path)
         self.written: list[str] = []
         self._names = tuple(names)
-        inputs = tuple(os.path.realpath(name) for name in inputs)
+        inputs = tuple(real_paths(inputs))
+        _refuse_url(path)
         if self.path.exists() and not self.path.is_dir():
             raise CommandError(f"--out must be a folder, got the file {path}.")
         self._is_new = not self.path.exists()

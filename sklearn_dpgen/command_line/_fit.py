@@ -11,6 +11,7 @@ from sklearn_dpgen.command_line._console import CommandError, Console
 from sklearn_dpgen.command_line._files import (
     OutputFolder,
     check_files,
+    check_writable,
     columns_of,
     files_of,
     identifiers_of,
@@ -23,6 +24,7 @@ from sklearn_dpgen.command_line._files import (
     read_frame,
     read_key,
     read_schema,
+    real_paths,
     table_columns,
     table_names,
     write_table,
@@ -155,7 +157,10 @@ _SYNTHESIZE_EXAMPLES = """\
 """
 # The most rows of a made-up parent row; the audit tries persons with more.
 _MADE_UP_ROWS = 3
-_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".parquet", ".feather", ".arrow")
+_ENDINGS = (
+    *(f".{text}{packed}" for text in ("csv", "tsv", "jsonl") for packed in ("", ".gz", ".bz2")),
+    *(".xlsx", ".parquet", ".feather", ".arrow"),
+)
 
 
 def add_to(commands) -> None:
@@ -337,12 +342,14 @@ def run_synthesize(arguments, console: Console) -> int:
     check_options(arguments, schema)
     public = [*itertools.chain(*public_files(arguments.public).values())]
     private = [*files, *itertools.chain(*tables.values())]
-    shared = {*map(os.path.realpath, private)} & {*map(os.path.realpath, public)}
+    shared = real_paths(private) & real_paths(public)
     if shared:
         raise CommandError(f"--public must be another file than the private table: {min(shared)}.")
     given = _given_files(schema, files, tables)
     endings = [output_ending(paths[0]) for paths in given.values()]
     written = table_names("synthetic", given, endings)
+    for ending in endings:
+        check_writable(ending, arguments.rows)
     # A missing package must be reported before the fit, which spends the budget.
     from sklearn_dpgen.reporting._figures import import_pyplot
 

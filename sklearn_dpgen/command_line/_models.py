@@ -9,6 +9,7 @@ from sklearn_dpgen.command_line._console import CommandError, Console, describe
 from sklearn_dpgen.command_line._files import (
     check_files,
     check_new_file,
+    check_writable,
     columns_of,
     output_ending,
     parse,
@@ -120,6 +121,7 @@ def run_sample(arguments, console: Console) -> int:
     """Draw rows from a model."""
     ending = output_ending(arguments.out)
     check_new_file(arguments.out, overwrite=True)
+    check_writable(ending, arguments.rows)
     model = _load(arguments.model)
     if not hasattr(model, "set_output"):
         raise CommandError(

@@ -94,8 +94,9 @@ def add_tables(parser: argparse.ArgumentParser, *, nargs: str = "+") -> None:
         "table",
         nargs=nargs,
         metavar="TABLE",
-        help="one or more files of one table: Parquet, Feather, Arrow or CSV (comma-separated, "
-        "UTF-8, with a header; plain, .gz or .bz2), or a folder of Parquet files",
+        help="one or more files of one table: Parquet, Feather, Arrow, Excel, JSON lines (.jsonl), "
+        "TSV or CSV (with a header); a folder of Parquet files; or a table of a database, such as "
+        "sqlite:///hospital.db::visits",
     )
 
 
@@ -123,6 +124,9 @@ def by_name(tables: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _named_file(text):
     name, _, path = text.partition("=")
+    if "://" in name:
+        # Not shown, as it may hold a password.
+        raise argparse.ArgumentTypeError("must be NAME=FILE, also for a URL")
     if not name or not path:
         raise argparse.ArgumentTypeError(f"must be NAME=FILE, got {text!r}")
     return name, path

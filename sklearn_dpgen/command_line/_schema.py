@@ -214,7 +214,7 @@ def _relational_draft(drafts):
 def _from_table(paths: Sequence[str]):
     """Return a draft from the column names, and the types that files declare."""
     paths = files_of(paths)
-    from sklearn_dpgen.preprocessing._files import CsvFiles, open_files
+    from sklearn_dpgen.preprocessing._files import open_files
     from sklearn_dpgen.schema import Schema
     from sklearn_dpgen.schema._codebook import GAP
     from sklearn_dpgen.schema._schema import SchemaDraft
@@ -226,7 +226,7 @@ def _from_table(paths: Sequence[str]):
                 "The files of one table must have the same columns. If they are several tables, "
                 "name each by --table NAME=FILE."
             )
-    if isinstance(files, CsvFiles):
+    if hasattr(files, "names"):
         _check_names(files.names)
         return SchemaDraft({name: {"type": GAP} for name in files.names})
     # Columns without values, and times of day, are categorical.
@@ -246,9 +246,7 @@ def _from_table(paths: Sequence[str]):
 
 
 def _names_of(files):
-    from sklearn_dpgen.preprocessing._files import CsvFiles
-
-    return files.names if isinstance(files, CsvFiles) else files.schema.names
+    return files.names if hasattr(files, "names") else files.schema.names
 
 
 def _check_names(names):

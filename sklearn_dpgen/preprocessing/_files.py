@@ -15,12 +15,14 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicImportError, PublicValueError
+from sklearn_dpgen.preprocessing._databases import DatabaseTable, is_url
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import MadeUpColumn
@@ -31,7 +33,9 @@ from sklearn_dpgen.utils._validation import call_quietly
 __all__ = [
     "CsvFiles",
     "check_files",
+    "open_binary",
     "open_files",
+    "read_binary",
     "read_quietly",
     "require",
     "text_type",
@@ -184,7 +188,7 @@ class CsvFiles:
         data, more = b"", None
         with _open(path, self._form) as file:
             while more != b"" and not (end := _header_end(data)) and len(data) < _LONGEST:
-                more = _read(file, path, 1 << 16)
+                more = read_binary(file, path, 1 << 16)
                 data += more
         start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
         mark = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
@@ -226,10 +230,15 @@ def _quoted(delimiter):
     return repr(delimiter).replace("'", '"')
 
 
+def open_binary(path):
+    """Open a file for reading, decompressed by its extension."""
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+    return openers.get(os.path.splitext(path)[1].lower(), open)(path, "rb")
+
+
 def _open(path, form):
     """Open a file for reading, decompressed by its extension, in UTF-8."""
-    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
-    file = openers.get(os.path.splitext(path)[1].lower(), open)(path, "rb")
+    file = open_binary(path)
     return file if form.is_utf8 else _Recoded(file, path, form.encoding)
 
 
@@ -269,7 +278,7 @@ class _Recoded:
             )
 
 
-def _read(file, path, n):
+def read_binary(file, path, n):
     """Return the next bytes of a file; raise PublicValueError if it is truncated or damaged."""
     try:
         return file.read(n)
@@ -286,14 +295,14 @@ def _blocks(path, start, form):
     """Yield blocks of whole records, each with the number of its first line."""
     with _open(path, form) as file:
         # Recoded bytes are not as many as are asked for.
-        head = _read(file, path, start)
-        while len(head) < start and (more := _read(file, path, start - len(head))):
+        head = read_binary(file, path, start)
+        while len(head) < start and (more := read_binary(file, path, start - len(head))):
             head += more
         head, rest = head[:start], head[start:]
         line, is_more = 1 + _n_lines(head), True
         while is_more:
             # Larger reads for a long record, as it is searched anew each time.
-            more = _read(file, path, max(_BLOCK, len(rest)))
+            more = read_binary(file, path, max(_BLOCK, len(rest)))
             is_more, data = bool(more), rest + more
             end = _records_end(data) if is_more else len(data)
             block, rest = data[:end], data[end:]
@@ -469,6 +478,14 @@ _FORMATS = {
     ".csv": "csv",
     ".csv.gz": "csv",
     ".csv.bz2": "csv",
+    ".tsv": "tsv",
+    ".tsv.gz": "tsv",
+    ".tsv.bz2": "tsv",
+    ".jsonl": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".jsonl.bz2": "jsonl",
+    ".ndjson": "jsonl",
+    ".xlsx": "xlsx",
     ".feather": "feather",
     ".arrow": "ipc",
     ".ipc": "ipc",
@@ -483,13 +500,14 @@ def open_files(paths, columns):
     ----------
     paths : list of str or path
         Files, possibly with wildcards, or a folder of Parquet files. A file is read once, even if
-        several paths, links or wildcards name it. A :class:`CsvFile` states its format.
+        several paths, links or wildcards name it. A :class:`CsvFile` states its format. Or the URL
+        of a table, as for :class:`~sklearn_dpgen.preprocessing._databases.DatabaseTable`.
     columns : mapping of str to Column, list of str or None
         The declared columns, as for :class:`CsvFiles`. With a list, texts are kept.
 
     Returns
     -------
-    pyarrow.dataset.Dataset or CsvFiles
+    pyarrow.dataset.Dataset, CsvFiles, JsonLines, Workbooks or DatabaseTable
 
     Raises
     ------
@@ -503,6 +521,10 @@ def open_files(paths, columns):
     pyarrow = require("pyarrow.dataset")
     dialects = {_dialect(path) for path in paths}
     paths = [call_quietly("X must be the path of a table.", os.fspath, path) for path in paths]
+    if any(map(is_url, paths)):
+        if len(paths) > 1:
+            raise PublicValueError("X must be one table of a database, or files without any.")
+        return DatabaseTable(paths[0])
     formats = {_format(path) for path in paths}
     if len(formats) > 1 or None in formats:
         raise PublicValueError(
@@ -515,11 +537,22 @@ def open_files(paths, columns):
         raise PublicFileNotFoundError("A folder must hold Parquet files, and that of X has none.")
     # A file that is named twice must not count twice.
     found = list({_identity(file): file for file in reversed(found)}.values())[::-1]
-    if form == "csv":
+    if form in ("csv", "tsv"):
         is_text = columns is not None and not isinstance(columns, Mapping)
         if len(dialects) > 1:
             raise PublicValueError("The CSV files of X must have one delimiter and one encoding.")
-        return CsvFiles(found, dict.fromkeys(columns) if is_text else columns, *dialects)
+        (dialect,) = dialects
+        if form == "tsv" and dialect.delimiter == ",":
+            dialect = replace(dialect, delimiter="\t")
+        return CsvFiles(found, dict.fromkeys(columns) if is_text else columns, dialect)
+    if form == "jsonl":
+        from sklearn_dpgen.preprocessing._json_lines import JsonLines
+
+        return JsonLines(found, columns)
+    if form == "xlsx":
+        from sklearn_dpgen.preprocessing._workbooks import Workbooks
+
+        return Workbooks(found)
     return read_quietly(pyarrow.dataset.dataset, found, format=form)
 
 

@@ -28,6 +28,7 @@ from sklearn_dpgen.exceptions import (
     PublicValueError,
     UnusedPublicTableWarning,
 )
+from sklearn_dpgen.preprocessing._databases import is_url
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import read_blocks, to_pandas
 from sklearn_dpgen.preprocessing._sources import Source, is_paths, open_named
@@ -124,6 +125,12 @@ class PublicTable:
         if self.source is None or isinstance(self.source, PublicTable):
             raise PublicTypeError(
                 f"source must be a table or its path, got {type(self.source).__name__}."
+            )
+
+        sources = self.source if isinstance(self.source, list | tuple) else [self.source]
+        if any(map(is_url, sources)):
+            raise PublicTypeError(
+                "source must be a table or its path: a table of a database may change. Export it."
             )
 
     def __repr__(self):

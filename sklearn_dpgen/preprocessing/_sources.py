@@ -12,7 +12,6 @@ import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._files import (
-    CsvFiles,
     check_files,
     open_files,
     read_quietly,
@@ -88,8 +87,9 @@ def open_source(X, columns):
     X : object
         A pandas or Polars data frame, eager or lazy; an object with ``__arrow_c_stream__``, such as
         tables and readers of pyarrow and relations of DuckDB and ibis; a data set of pyarrow; a
-        path of Parquet, CSV or Arrow files, possibly with wildcards, or a list of paths; an
-        iterable of tables; or an array-like of shape (n, n_columns).
+        path of Parquet, CSV, TSV, JSON lines, Excel or Arrow files, possibly with wildcards, or a
+        list of paths; the URL of a table of a database; an iterable of tables; or an array-like of
+        shape (n, n_columns).
     columns : mapping of str to Column, or list of str
         The declared columns, by which texts of a file are read.
 
@@ -128,7 +128,7 @@ def open_named(X, columns):
         return Source(lambda names: iter([X]), list(X.columns), n_rows=len(X))
     if is_paths(X):
         files = open_files([X] if is_path(X) else X, columns)
-        if isinstance(files, CsvFiles):
+        if hasattr(files, "names"):
             return Source(files.read, files.names, is_projected=True)
         return _dataset(files, check=partial(check_files, files))
     package = type(X).__module__.partition(".")[0]
