@@ -25,6 +25,7 @@ OPTIONAL = [
     "dask",
     "diffusion",
     "duckdb",
+    "excel",
     "faiss",
     "opendp",
     "polars",
@@ -32,6 +33,7 @@ OPTIONAL = [
     "reports",
     "sign",
     "spark",
+    "sql",
 ]
 # Of the version control, its checks and the site, nothing is handed out.
 _NOT_HANDED_OUT = (".ci/", ".git", ".pre-commit-config.yaml", ".readthedocs.yaml")

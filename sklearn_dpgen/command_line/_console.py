@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from sklearn_dpgen import exceptions
 
-__all__ = ["CommandError", "Console", "describe"]
+__all__ = ["CommandError", "Console", "describe", "without_credentials"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OWN_WARNINGS = tuple(
@@ -50,6 +51,13 @@ def describe(error: BaseException) -> str:
         f"{type(error).__name__}{_location(error)}. Its message is not shown because it may hold "
         "values of the table; --traceback shows it."
     )
+
+
+def without_credentials(text: str) -> str:
+    """Return a text whose URLs have no user, password or parameters."""
+    scheme = r"\b[A-Za-z][A-Za-z0-9+.-]*://"
+    text = re.sub(rf"({scheme})[^\s\"]*@", r"\1***@", text)
+    return re.sub(rf"({scheme}[^\s\"?]*\?)[^\s\"]*", r"\1***", text)
 
 
 def _location(error):
@@ -121,7 +129,7 @@ class Console:
             document = head | document | {"warnings": self.warnings}
             text = json.dumps(_plain(document), indent=2, allow_nan=False)
         if text:
-            print(text, flush=True)
+            print(without_credentials(text), flush=True)
         self._written = True
 
     @contextmanager
@@ -138,7 +146,7 @@ class Console:
 def _remark(text):
     # A closed stderr must not stop a command that has spent a budget.
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(without_credentials(text), file=sys.stderr, flush=True)
 
 
 def _plain(value):

@@ -1,7 +1,11 @@
 """Files that a command reads and writes: tables, schemas, keys, and folders of results."""
 
+import bz2
 import glob
+import gzip
+import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,13 +20,17 @@ if TYPE_CHECKING:
 
     from sklearn_dpgen.preprocessing import PublicTable
     from sklearn_dpgen.schema import RelationalSchema, Schema
+    from sklearn_dpgen.schema._csv import CsvFormat
 
 __all__ = [
     "OutputFolder",
     "check_files",
     "check_new_file",
+    "check_writable",
     "files_of",
     "identifiers_of",
+    "in_folder",
+    "in_format",
     "output_ending",
     "parse",
     "private_files",
@@ -32,6 +40,7 @@ __all__ = [
     "read_key",
     "read_schema",
     "read_text",
+    "real_paths",
     "replacing",
     "split_ending",
     "table_columns",
@@ -45,6 +54,14 @@ _TABLE_ENDINGS = {
     ".csv.gz": ".csv.gz",
     ".csv.bz2": ".csv.bz2",
     ".csv": ".csv",
+    ".tsv.gz": ".tsv.gz",
+    ".tsv.bz2": ".tsv.bz2",
+    ".tsv": ".tsv",
+    ".jsonl.gz": ".jsonl.gz",
+    ".jsonl.bz2": ".jsonl.bz2",
+    ".jsonl": ".jsonl",
+    ".ndjson": ".jsonl",
+    ".xlsx": ".xlsx",
     ".parquet": ".parquet",
     ".pq": ".parquet",
     ".feather": ".feather",
@@ -79,8 +96,11 @@ def check_files(
 
 
 def output_ending(path: str) -> str:
-    """Return the file ending of a table of the same format as the table at a path."""
-    if os.path.isdir(path):
+    """Return the file ending of a table of the same format as the table at a path or URL.
+
+    That of a folder, and of a table of a database, is that of Parquet.
+    """
+    if os.path.isdir(path) or _is_url(path):
         return ".parquet"
     endings = [end for ending, end in _TABLE_ENDINGS.items() if path.lower().endswith(ending)]
     if not endings:
@@ -97,11 +117,14 @@ def split_ending(path: str) -> tuple[str, str]:
 
 
 def files_of(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the files that paths and wildcards match."""
+    """Return the files that paths and wildcards match, and URLs as they are."""
     for path in paths:
         output_ending(path)
     files: list[str] = []
     for path in paths:
+        if _is_url(path):
+            files.append(path)
+            continue
         matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
         if not matches:
             raise CommandError(f"There is no table {path}.")
@@ -114,6 +137,8 @@ def public_files(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     named: dict[str, list[str]] = {}
     for text in paths:
         name, sign, path = text.partition("=")
+        if _is_url(text) or _is_url(path):
+            raise CommandError("--public must be a file: export the table of the database.")
         if not sign or os.path.exists(text):
             name, path = "", text
         named.setdefault(name, []).append(path)
@@ -146,7 +171,7 @@ def public_tables(
     if not isinstance(schema, RelationalSchema):
         if {*files} != {""}:
             raise CommandError("--public must be FILE: the schema is that of one table.")
-        return PublicTable(list(files[""]), weights=weights)
+        return PublicTable(in_format(files[""], schema.form), weights=weights)
     if "" in files and len(schema.order) == 1:
         files = {schema.root: files.pop("")} | files
     if not files.keys() <= {*schema.order}:
@@ -156,7 +181,10 @@ def public_tables(
     if weights is not None and schema.root not in files:
         raise CommandError(f"--public-weights needs --public {schema.root}=FILE.")
     return {
-        name: PublicTable(list(found), weights=weights if name == schema.root else None)
+        name: PublicTable(
+            in_format(found, schema[name].schema.form),
+            weights=weights if name == schema.root else None,
+        )
         for name, found in files.items()
     }
 
@@ -262,6 +290,61 @@ def table_columns(files: Sequence[str], schema: Mapping, unit: str | None) -> li
     return names
 
 
+def in_format(files: Sequence[str], form: "CsvFormat") -> list:
+    """Return files of tables, of which those of CSV are in a format."""
+    from sklearn_dpgen.schema._csv import in_format
+
+    return in_format([*files], form)
+
+
+def in_folder(
+    path: str, files: Sequence[str], tables: Mapping[str, Sequence[str]]
+) -> tuple[Sequence[str], Mapping[str, Sequence[str]]]:
+    """Return the files of a table and of tables by name, with those of a folder of tables.
+
+    Parameters
+    ----------
+    path : str
+        A schema. If it is one of several tables, one file may be a folder that has a file NAME.*
+        of each table that is not given by name.
+    files : sequence of str
+    tables : mapping of str to sequence of str
+
+    Raises
+    ------
+    CommandError
+        A table has no file, or several.
+    """
+    check_files(schema=path)
+    declaration = parse(read_text(path, "schema"), path)
+    from sklearn_dpgen.schema._relational import is_relational
+
+    if not is_relational(declaration) or len(files) != 1 or not os.path.isdir(files[0]):
+        return files, tables
+    names = [name for name in declaration["tables"] if isinstance(name, str) and name not in tables]
+    found = {name: _files_named(files[0], name) for name in names}
+    if len(declaration["tables"]) == 1 and not any(found.values()):
+        # The files of one long table, whatever their names.
+        return files, tables
+    for name, own in found.items():
+        if len(own) != 1:
+            fault = f"it has {', '.join(own)}" if own else "it has none"
+            raise CommandError(
+                f"The folder {files[0]} must have one file {name}.* for the table {name!r}: "
+                f"{fault}. --table {name}=FILE names another."
+            )
+    return (), {**tables, **{name: (os.path.join(files[0], *own),) for name, own in found.items()}}
+
+
+def _files_named(folder, name):
+    """Return the tables of a folder that have a name and an ending."""
+    return [
+        entry
+        for entry in sorted(os.listdir(folder))
+        if entry.lower().endswith((*_TABLE_ENDINGS,)) and split_ending(entry)[0] == name
+    ]
+
+
 def read_frame(paths: Sequence[str], columns: Mapping) -> "pd.DataFrame":
     """Read the declared columns of files into one frame."""
     import pandas as pd
@@ -285,28 +368,89 @@ def _columns_of(model, table):
 def write_table(
     frame: "pd.DataFrame", path: Path, ending: str, model: Any = None, table: str = ""
 ) -> None:
-    """Write a table of a model in the format of a file ending.
+    """Write a table of a model in the format of a file ending; a CSV file as its schema declares.
 
     Texts are as declared. Declared integers beside nulls, which are floats in memory, are written
     as integers in any format.
     """
-    is_ruled = bool(getattr(model, "constraints", None))
-    for name, column in _columns_of(model, table).items():
+    columns = _columns_of(model, table)
+    is_ruled = bool(getattr(model, "constraints", None) or getattr(columns, "rules", ()))
+    is_text = ending.startswith((".csv", ".tsv"))
+    for name, column in columns.items():
         # Numbers without a step may break a rule once they are rounded.
         is_exact = is_ruled and not getattr(column, "has_words", True) and column.n_steps is None
-        if name in frame and ending.startswith(".csv") and not is_exact:
+        if name in frame and is_text and not is_exact:
             frame = frame.assign(**{name: column.to_texts(frame[name])})
         elif name in frame and column.has_integers_beside_nulls:
             frame = frame.assign(**{name: frame[name].astype("Int64")})
-    if ending.startswith(".csv"):
+    if ending.startswith(".jsonl"):
+        _write_json(frame, path, ending)
+    elif is_text:
         # The temporary path has another ending, so pandas could not infer the compression.
         methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}
         method = methods.get(Path(ending).suffix)
-        frame.to_csv(path, index=False, encoding="utf-8", lineterminator="\n", compression=method)
+        form = getattr(columns, "form", None)
+        written = {"encoding": form.encoding, "sep": form.delimiter} if form else {}
+        if ending.startswith(".tsv") and written.get("sep", ",") == ",":
+            written["sep"] = "\t"
+        frame.to_csv(path, index=False, lineterminator="\n", compression=method, **written)
+    elif ending == ".xlsx":
+        _write_workbook(frame, path)
     elif ending == ".parquet":
         frame.to_parquet(path, index=False, engine="pyarrow")
     else:
         frame.to_feather(path)
+
+
+def _write_json(frame, path, ending):
+    """Write a record a line; dates are texts in ISO 8601, and nulls are null."""
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+    values = frame.astype(object)
+    values = values.where(values.notna(), None)
+    with openers.get(Path(ending).suffix, open)(path, "wt", encoding="utf-8", newline="\n") as file:
+        for start in range(0, len(values), 1 << 16):
+            for record in values[start : start + (1 << 16)].to_dict("records"):
+                text = json.dumps(record, ensure_ascii=False, default=lambda x: x.isoformat())
+                file.write(text + "\n")
+
+
+def _write_workbook(frame, path):
+    """Write a workbook of Excel; it has no time zones, so that dates with one are texts."""
+    zoned = [name for name in frame if hasattr(frame[name].dtype, "tz")]
+    texts = {name: frame[name].map(lambda x: x.isoformat(), na_action="ignore") for name in zoned}
+    frame.assign(**texts).to_excel(path, index=False, engine="openpyxl")
+
+
+def check_writable(ending: str, n_rows: int | None = None) -> None:
+    """Raise an error if a table cannot be written in a format, before anything is spent."""
+    if ending != ".xlsx":
+        return
+    from sklearn_dpgen.preprocessing._workbooks import MOST_ROWS, import_openpyxl
+
+    import_openpyxl()
+    if n_rows is not None and n_rows >= MOST_ROWS:
+        raise CommandError(f"A file of Excel must have fewer than {MOST_ROWS} rows, got {n_rows}.")
+
+
+def _is_url(path):
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) is not None
+
+
+def _refuse_url(path):
+    if _is_url(path):
+        raise CommandError("--out must be in the file system, not a URL.")
+
+
+def real_paths(paths: Iterable[str]) -> set[str]:
+    """Return the real paths of input files, of which a database has one or none."""
+    found: set[str] = set()
+    for path in paths:
+        if _is_url(path):
+            from sklearn_dpgen.preprocessing._databases import database_file
+
+            path = database_file(path)
+        found |= set() if path is None else {os.path.realpath(path)}
+    return found
 
 
 def read_key(path: str, *, private: bool) -> Any:
@@ -412,8 +556,10 @@ def _public_frame(name, entry, tables, folder):
     if not isinstance(key, str):
         # The declaration is refused for that.
         return pd.DataFrame()
-    columns = Schema.from_dict(entry.get("columns"), folder=folder)
-    frame = read_frame(tables[name], {key: None} | dict(columns))
+    words = {word: entry[word] for word in ("delimiter", "encoding") if word in entry}
+    columns = Schema.from_dict(words | {"columns": entry.get("columns")}, folder=folder)
+    files = in_format(tables[name], columns.form)
+    frame = read_frame(files, {key: None} | dict(columns))
     keys = as_integers(frame[key].dropna())
     # Texts of a CSV file may be the integers of other files; the table is public.
     is_whole = keys is not None and len(keys) == len(frame)
@@ -433,6 +579,7 @@ def parse(text: str, path: str) -> Any:
 
 def check_new_file(path: str, *, overwrite: bool) -> Path:
     """Return the path of an output file, or raise CommandError if it cannot be written."""
+    _refuse_url(path)
     file = Path(path)
     if file.is_dir():
         raise CommandError(f"--out must be a file, got the folder {path}.")
@@ -467,7 +614,8 @@ class OutputFolder:
         self.path = Path(path)
         self.written: list[str] = []
         self._names = tuple(names)
-        inputs = tuple(os.path.realpath(name) for name in inputs)
+        inputs = tuple(real_paths(inputs))
+        _refuse_url(path)
         if self.path.exists() and not self.path.is_dir():
             raise CommandError(f"--out must be a folder, got the file {path}.")
         self._is_new = not self.path.exists()

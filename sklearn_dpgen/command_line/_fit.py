@@ -8,12 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sklearn_dpgen.command_line._console import CommandError, Console
-from sklearn_dpgen.command_line._expressions import read_rule
 from sklearn_dpgen.command_line._files import (
     OutputFolder,
     check_files,
+    check_writable,
     files_of,
     identifiers_of,
+    in_folder,
+    in_format,
     output_ending,
     private_files,
     public_files,
@@ -21,6 +23,7 @@ from sklearn_dpgen.command_line._files import (
     read_frame,
     read_key,
     read_schema,
+    real_paths,
     table_columns,
     table_names,
     write_table,
@@ -39,6 +42,7 @@ from sklearn_dpgen.command_line._options import (
     at_least,
     by_name,
     check_options,
+    with_options,
 )
 from sklearn_dpgen.command_line._release import (
     CARD,
@@ -152,7 +156,10 @@ _SYNTHESIZE_EXAMPLES = """\
 """
 # The most rows of a made-up parent row; the audit tries persons with more.
 _MADE_UP_ROWS = 3
-_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".parquet", ".feather", ".arrow")
+_ENDINGS = (
+    *(f".{text}{packed}" for text in ("csv", "tsv", "jsonl") for packed in ("", ".gz", ".bz2")),
+    *(".xlsx", ".parquet", ".feather", ".arrow"),
+)
 
 
 def add_to(commands) -> None:
@@ -283,7 +290,7 @@ def _read_public(arguments):
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
     check_options(arguments)
     public_files(arguments.public)
-    schema = read_schema(arguments.schema, tables)
+    schema = with_options(read_schema(arguments.schema, tables), arguments)
     check_options(arguments, schema)
     private = [name for name in getattr(schema, "order", ()) if name in tables]
     if private:
@@ -327,24 +334,27 @@ def run_synthesize(arguments, console: Console) -> int:
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
-    public = [*itertools.chain(*public_files(arguments.public).values())]
     if not files and not tables:
         raise CommandError("Give the files of one table, or each table by --table NAME=FILE.")
+    files, tables = in_folder(arguments.schema, files, tables)
+    schema = with_options(read_schema(arguments.schema, tables), arguments)
+    check_options(arguments, schema)
+    public = [*itertools.chain(*public_files(arguments.public).values())]
     private = [*files, *itertools.chain(*tables.values())]
-    shared = {*map(os.path.realpath, private)} & {*map(os.path.realpath, public)}
+    shared = real_paths(private) & real_paths(public)
     if shared:
         raise CommandError(f"--public must be another file than the private table: {min(shared)}.")
-    schema = read_schema(arguments.schema, tables)
-    check_options(arguments, schema)
     given = _given_files(schema, files, tables)
     endings = [output_ending(paths[0]) for paths in given.values()]
     written = table_names("synthetic", given, endings)
+    for ending in endings:
+        check_writable(ending, arguments.rows)
     # A missing package must be reported before the fit, which spends the budget.
     from sklearn_dpgen.reporting._figures import import_pyplot
 
     import_pyplot("The quality report")
     if arguments.unit is not None:
-        table_columns(files, schema, arguments.unit)
+        table_columns(in_format(files, schema.form), schema, arguments.unit)
     ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
     sampler = make_sampler(arguments, schema, ledger=ledger)
     key = arguments.signing_key
@@ -479,7 +489,7 @@ def _compare(sampler, given, synthetic, out, arguments, console):
         else {n: (schema[n].schema, schema[n].keys) for n in given}
     )
     real = {
-        name: read_frame(given[name], dict.fromkeys(keys) | dict(columns))
+        name: read_frame(in_format(given[name], columns.form), dict.fromkeys(keys) | dict(columns))
         for name, (columns, keys) in tables.items()
     }
     real, synthetic = real.get("", real), synthetic.get("", synthetic)
@@ -541,6 +551,7 @@ def make_sampler(
     from sklearn_dpgen.schema import RelationalSchema
     from sklearn_dpgen.tables import RelationalSampler, TableSampler
 
+    # Rules and the unit are those of the schema, to which options have been added.
     public = public_tables(arguments.public, arguments.public_weights, schema)
     target = arguments.target
     if target is not None:
@@ -556,16 +567,13 @@ def make_sampler(
             ledger=ledger,
             public=public,
         )
-    rules = [read_rule(text, schema) for text in arguments.rule]
     counted: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
     return TableSampler(
         arguments.epsilon,
         arguments.delta,
         schema=schema,
         target=target,
-        constraints=rules or None,
         neighbours=arguments.neighbours,
-        unit=arguments.unit,
         max_rows=arguments.max_rows,
         noise=arguments.noise,
         ledger=ledger,
@@ -589,6 +597,7 @@ def made_up_table(schema: "Schema", n_rows: int) -> "pd.DataFrame":
     """Return a random public table of shape (n_rows, n_columns).
 
     The columns are independent and uniform over the declared values; an open column has ten labels.
+    A unit has persons of one row or two.
     """
     import numpy as np
     import pandas as pd
@@ -596,9 +605,11 @@ def made_up_table(schema: "Schema", n_rows: int) -> "pd.DataFrame":
     rng = np.random.default_rng()
     labels = [f"label {i}" for i in range(10)]
     schema = schema.with_labels(dict.fromkeys(schema.open_columns, labels))
-    return pd.DataFrame(
-        {name: _values(column, n_rows, rng).to_numpy() for name, column in schema.items()}
-    )
+    found = {name: _values(column, n_rows, rng).to_numpy() for name, column in schema.items()}
+    if schema.unit is not None:
+        # Some persons have two rows.
+        found[schema.unit] = np.minimum(np.arange(n_rows), np.arange(n_rows)[::-1] * 2)
+    return pd.DataFrame(found)
 
 
 def made_up_tables(schema: "RelationalSchema", n_persons: int) -> "dict[str, pd.DataFrame]":

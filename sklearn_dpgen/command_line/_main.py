@@ -7,8 +7,8 @@ import traceback
 from collections.abc import Sequence
 
 from sklearn_dpgen._version import __version__
-from sklearn_dpgen.command_line import _fit, _ledger, _models, _schema
-from sklearn_dpgen.command_line._console import Console, describe
+from sklearn_dpgen.command_line import _check, _fit, _ledger, _models, _schema
+from sklearn_dpgen.command_line._console import Console, describe, without_credentials
 from sklearn_dpgen.exceptions import BudgetExceededError
 
 __all__ = ["build_parser", "main"]
@@ -48,7 +48,7 @@ _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands, without importing the libraries that they need."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="sklearn-dpgen",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -59,9 +59,16 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", required=True
     )
-    for module in (_schema, _fit, _ledger, _models):
+    for module in (_schema, _check, _fit, _ledger, _models):
         module.add_to(commands)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors do not repeat the password of a URL."""
+
+    def error(self, message):
+        super().error(without_credentials(message))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

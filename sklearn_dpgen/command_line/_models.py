@@ -6,10 +6,10 @@ from inspect import signature
 from pathlib import Path
 
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
-from sklearn_dpgen.command_line._expressions import read_where
 from sklearn_dpgen.command_line._files import (
     check_files,
     check_new_file,
+    check_writable,
     output_ending,
     parse,
     read_key,
@@ -120,6 +120,7 @@ def run_sample(arguments, console: Console) -> int:
     """Draw rows from a model."""
     ending = output_ending(arguments.out)
     check_new_file(arguments.out, overwrite=True)
+    check_writable(ending, arguments.rows)
     model = _load(arguments.model)
     if not hasattr(model, "set_output"):
         raise CommandError(
@@ -137,6 +138,8 @@ def run_sample(arguments, console: Console) -> int:
             raise CommandError(f"--where must be left out: {type(model).__name__} has none.")
         # With the labels that a fit discovered.
         schema = model.schema_ if getattr(model.schema, "open_columns", None) else model.schema
+        from sklearn_dpgen.schema._expressions import read_where
+
         options["conditions"] = read_where(arguments.where, schema)
     drawn = model.set_output(transform="pandas").sample(arguments.rows, **options)
     frames = drawn if isinstance(drawn, dict) else {"": drawn}

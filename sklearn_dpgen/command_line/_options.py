@@ -22,8 +22,10 @@ __all__ = [
     "by_name",
     "check_options",
     "check_public",
+    "check_rules",
     "positive",
     "probability",
+    "with_options",
 ]
 
 
@@ -92,8 +94,9 @@ def add_tables(parser: argparse.ArgumentParser, *, nargs: str = "+") -> None:
         "table",
         nargs=nargs,
         metavar="TABLE",
-        help="one or more files of one table: Parquet, Feather, Arrow or CSV (comma-separated, "
-        "UTF-8, with a header; plain, .gz or .bz2), or a folder of Parquet files",
+        help="one or more files of one table: Parquet, Feather, Arrow, Excel, JSON lines (.jsonl), "
+        "TSV or CSV (with a header); a folder of Parquet files; or a table of a database, such as "
+        "sqlite:///hospital.db::visits",
     )
 
 
@@ -121,6 +124,9 @@ def by_name(tables: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _named_file(text):
     name, _, path = text.partition("=")
+    if "://" in name:
+        # Not shown, as it may hold a password.
+        raise argparse.ArgumentTypeError("must be NAME=FILE, also for a URL")
     if not name or not path:
         raise argparse.ArgumentTypeError(f"must be NAME=FILE, got {text!r}")
     return name, path
@@ -160,7 +166,8 @@ def add_budget(parser: argparse.ArgumentParser, *, has_units: bool = True) -> No
         "--unit",
         metavar="COLUMN",
         help="column that identifies persons: each person is protected with all of their rows. It "
-        "is an identifier of the schema, or not declared there (default: protect each row)",
+        "is an identifier of the schema, or not declared there (default: the unit of the schema; "
+        "without one, each row is protected)",
     )
     group.add_argument(
         "--max-rows",
@@ -189,9 +196,10 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RULE",
-        help="public rule that each record fulfils, and each synthetic row: 'a <= b', 'a < b', "
-        "'total == a + b', or 'condition => condition' with conditions as in sample --where. It "
-        "must not be read from the table; may be repeated",
+        help="public rule that each record fulfils, and each synthetic row, beside those of the "
+        "schema: 'a <= b', 'a < b', 'total == a + b', or 'condition => condition' with conditions "
+        "as in sample --where. A column of tables with keys is TABLE.COLUMN. It must not be read "
+        "from the table; may be repeated",
     )
 
 
@@ -205,7 +213,8 @@ def add_public(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a public table with some of the columns, from which the fit starts at no privacy "
         "cost; it must not be made from the private table, except by releases that are paid for. "
-        "NAME=FILE names the table of a relational schema. Repeat it for each file",
+        "NAME=FILE names the table of a relational schema. Repeat it for each file (default: that "
+        "of the schema)",
     )
     group.add_argument(
         "--public-weights",
@@ -217,26 +226,73 @@ def add_public(parser: argparse.ArgumentParser) -> None:
 
 def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
     """Raise CommandError if options of a fit contradict one another or a schema."""
-    if arguments.max_rows is not None and arguments.unit is None:
+    if schema is None:
+        return
+    check_public(arguments)
+    if arguments.max_rows is not None and getattr(schema, "unit", None) is None:
         raise CommandError(
             "--max-rows needs --unit. A relational schema declares max_rows of each table."
         )
-    check_public(arguments)
-    if schema is None:
-        return
     if hasattr(schema, "order"):
-        if getattr(arguments, "rule", None):
-            raise CommandError(
-                "--rule must be left out for tables with keys: use RelationalSampler in Python."
-            )
-        if arguments.unit is not None:
-            raise CommandError("--unit must be left out: a relational schema declares its persons.")
         return
     if getattr(arguments, "tables", None):
         raise CommandError("--table must be left out: the schema is that of one table.")
     for target in arguments.target or ():
         if target not in schema:
             raise CommandError(f"--target must be a column of the schema, got {target!r}.")
+
+
+def with_options(schema: Any, arguments: argparse.Namespace) -> Any:
+    """Return a schema with the declarations of options, and fill options that it declares.
+
+    ``--unit`` and ``--public`` replace what the schema declares, and ``--rule`` adds to its rules.
+    """
+    from dataclasses import replace
+
+    from sklearn_dpgen.schema._expressions import Scope, read_named_rule, read_rule
+
+    texts = getattr(arguments, "rule", ())
+    if hasattr(schema, "order"):
+        if arguments.unit is not None:
+            raise CommandError("--unit must be left out: a relational schema declares its persons.")
+        tables = dict(schema)
+        for text in texts:
+            name, rule = read_named_rule(text, schema)
+            tables[name] = replace(tables[name], rules=(*tables[name].rules, rule))
+        return type(schema)(tables) if texts else schema
+    if arguments.unit is None:
+        arguments.unit = schema.unit
+    elif arguments.unit not in schema or hasattr(schema[arguments.unit], "prefix"):
+        schema = schema._with(unit=arguments.unit)
+    else:
+        raise CommandError(
+            "--unit must be an identifier of the schema or not be declared there, got "
+            f"{arguments.unit!r}."
+        )
+    arguments.public = arguments.public or schema.public_files
+    rules = [read_rule(text, Scope(schema), "--rule") for text in texts]
+    return schema._with(rules=(*schema.rules, *rules)) if rules else schema
+
+
+def check_rules(schema: Any) -> None:
+    """Raise CommandError if the rules of a schema contradict it or one another."""
+    from sklearn_dpgen.exceptions import PublicError
+    from sklearn_dpgen.tables._person_rows import stages_of
+    from sklearn_dpgen.tables._person_rules import rules_of_stages
+    from sklearn_dpgen.tables._table_rules import TableRules
+
+    if not schema.rules:
+        return
+    try:
+        if hasattr(schema, "order"):
+            rules_of_stages(schema.rules, schema, stages_of(schema))
+        else:
+            TableRules(schema.rules, schema)
+        return
+    except PublicError as error:
+        # The parameter of a sampler has the rules of a schema.
+        fault = str(error).replace("constraints", "rules")
+    raise CommandError(f"The rules of the schema are not valid. {fault}")
 
 
 def check_public(arguments: argparse.Namespace) -> None:

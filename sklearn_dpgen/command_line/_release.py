@@ -79,6 +79,9 @@ def write_pages(
 
     # A schema from a file is that of one table or of tables with keys, which both have it.
     schema: Any = sampler.schema
+    if getattr(schema, "public", ()):
+        # The report has the hash of the public table, whose files are not a part of the release.
+        schema = schema._with(public=())
     out.text(SCHEMA, schema.to_yaml())
     card = model_card(
         sampler,

@@ -19,8 +19,9 @@ from sklearn_dpgen.ledger._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.ledger._unit import drop_unit, split_unit
 from sklearn_dpgen.persistence._declarations import Array, Maybe, demand
 from sklearn_dpgen.persistence._files import SavedEstimator
-from sklearn_dpgen.schema import Identifier
-from sklearn_dpgen.schema._file import SchemaParameter
+from sklearn_dpgen.schema import Identifier, Schema
+from sklearn_dpgen.schema._csv import in_format
+from sklearn_dpgen.schema._file import DeclaredParameter, SchemaParameter, declared_unit
 from sklearn_dpgen.utils._exact_draws import require_opendp
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
@@ -159,7 +160,8 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
     _setting_defaults: dict[str, dict[str, Any]] = {}
     # Defaults of estimators without these parameters.
     ledger: PrivacyLedger | str | os.PathLike | None = None
-    unit: str | None = None
+    # None is the unit of the schema, of which an estimator without the parameter is refused.
+    unit: Any = DeclaredParameter(declared_unit)
     noise = "float"
     # A fit loads PyTorch only if the estimator computes with it.
     _uses_torch = True
@@ -194,6 +196,12 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
 
     def _validate_params(self):
         super()._validate_params()
+        if "unit" not in self._get_param_names() and self.unit is not None:
+            raise PublicValueError(
+                f"schema must declare no unit for {type(self).__name__}, which protects each row, "
+                f"got unit {self.unit!r}: leave it out of the schema, or use an estimator with a "
+                "parameter unit."
+            )
         for name, defaults in self._setting_defaults.items():
             if getattr(self, name) is not None:
                 check_settings(getattr(self, name), defaults, type(self).__name__)
@@ -241,6 +249,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             The arguments of ``fit``.
         """
         self._forget()
+        data = self._in_format(*data)
         noise_seed, public_seed = split_random_state(self.random_state, 2)
         records, facts = self._read(*data, **side, seed=noise_seed)
         plan = self._plan(**facts)
@@ -251,6 +260,11 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         del records, data, side
         self._learn(plan, released, public_seed)
         return self
+
+    def _in_format(self, X, *others):
+        """Return data whose files are in the format that the schema declares."""
+        schema = getattr(self, "schema", None)
+        return [in_format(X, schema.form) if isinstance(schema, Schema) else X, *others]
 
     def _read(self, *args: Any, **kwargs: Any) -> Any:
         """Return the records, validated and encoded, and the public facts of the plan."""

@@ -15,18 +15,31 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicImportError, PublicValueError
-from sklearn_dpgen.schema import Datetime, Identifier, Numeric
+from sklearn_dpgen.preprocessing._databases import DatabaseTable, is_url
+from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._column import MadeUpColumn
+from sklearn_dpgen.schema._csv import DELIMITERS, CsvFile, CsvFormat
 from sklearn_dpgen.schema._texts import near_names
 from sklearn_dpgen.utils._validation import call_quietly
 
-__all__ = ["CsvFiles", "check_files", "open_files", "read_quietly", "require", "text_type"]
+__all__ = [
+    "CsvFiles",
+    "check_files",
+    "open_binary",
+    "open_files",
+    "read_binary",
+    "read_quietly",
+    "require",
+    "text_type",
+]
 
 _EXACT_INTEGERS = 2**53
 # Texts that stand for null in CSV files, unless they are declared labels.
@@ -34,9 +47,8 @@ _NULLS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "#N/A", "<NA>")
 # Bytes per read.
 _BLOCK = 1 << 22
 _LONGEST = 1 << 26
-_QUOTE, _COMMA, _LINE, _RETURN = b'",\n\r'
+_QUOTE, _LINE, _RETURN = b'"\n\r'
 _KINDS = {"double": "numbers", "int64": "integers", "bool": "truth values"}
-_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 # Longer marks first, as one is a prefix of another.
 _MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -47,7 +59,7 @@ _MARKS = {
 
 
 class CsvFiles:
-    """Comma-separated CSV files with a header, in UTF-8.
+    """CSV files with a header.
 
     Parameters
     ----------
@@ -56,6 +68,8 @@ class CsvFiles:
     columns : mapping of str to Column or None, or None
         The declared columns, whose texts are read as numbers or labels. None instead of a column
         keeps its texts. None if nothing is declared yet.
+    form : CsvFormat or None, default=None
+        By default fields are separated by commas, and characters are in UTF-8.
 
     Attributes
     ----------
@@ -63,10 +77,15 @@ class CsvFiles:
         The paths.
     names : list of str
         Columns of the first file, without those that share a name and are not declared.
+    place : str
+        What the places of `read_numbered` are numbers of.
     """
 
-    def __init__(self, paths: list[str], columns) -> None:
+    place = "line"
+
+    def __init__(self, paths: list[str], columns, form: CsvFormat | None = None) -> None:
         self.files, self._columns = paths, columns
+        self._form = CsvFormat() if form is None else form
         names = self._header(paths[0])[0]
         # Spreadsheets may leave unnamed columns, which are not requested.
         asked = {*names} if columns is None else {*columns}
@@ -90,9 +109,31 @@ class CsvFiles:
                     f"{near_names(missing, given)}"
                 )
         for path in self.files:
-            given, start = self._header(path)
-            for line, block in _blocks(path, start):
-                yield from self._table(path, given, names, line, block).to_batches()
+            for _, _, table in self._tables(path, names):
+                yield from table.to_batches()
+
+    def read_numbered(self, names: list[str]) -> Iterator[tuple[str, np.ndarray, Any]]:
+        """Yield the records of each file as tables of Arrow, with the lines where they begin.
+
+        Parameters
+        ----------
+        names : list of str
+
+        Yields
+        ------
+        path : str
+        lines : ndarray of int
+            The line of each record in the file, from 1; fields in quotes may have several lines.
+        table : pyarrow.Table
+        """
+        for path in self.files:
+            for line, block, table in self._tables(path, names):
+                yield path, line + _record_lines(block), table
+
+    def _tables(self, path, names):
+        given, start = self._header(path)
+        for line, block in _blocks(path, start, self._form):
+            yield line, block, self._table(path, given, names, line, block)
 
     def _table(self, path, given, names, line, block):
         """Return whole records as a table; Arrow reads them as one block, which it cannot split."""
@@ -114,7 +155,9 @@ class CsvFiles:
                     read_options=pyarrow.csv.ReadOptions(
                         column_names=[str(i) for i in range(len(given))], block_size=len(block) + 2
                     ),
-                    parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+                    parse_options=pyarrow.csv.ParseOptions(
+                        delimiter=self._form.delimiter, newlines_in_values=True
+                    ),
                     convert_options=pyarrow.csv.ConvertOptions(
                         include_columns=places,
                         column_types=dict(zip(places, kinds, strict=True)),
@@ -136,16 +179,16 @@ class CsvFiles:
             raise PublicValueError(
                 f"Column {name!r} must hold {kind}, got another text in {path!r}."
             )
-        _check_widths(path, line, block, len(given))
+        _check_widths(path, line, block, len(given), self._form.delimiter)
         _decoded(path, line, block)
         raise PublicValueError(f"{path!r} is not a valid CSV file.")
 
     def _header(self, path):
         """Return the names of the columns of a file, and the start of its records."""
         data, more = b"", None
-        with _open(path) as file:
+        with _open(path, self._form) as file:
             while more != b"" and not (end := _header_end(data)) and len(data) < _LONGEST:
-                more = _read(file, path, 1 << 16)
+                more = read_binary(file, path, 1 << 16)
                 data += more
         start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
         mark = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
@@ -154,41 +197,88 @@ class CsvFiles:
             mark = "UTF-16"
         if mark is not None:
             raise PublicValueError(
-                f"A CSV file must be in UTF-8: {path!r} is in {mark}. {_recode(path, mark)}"
+                f"A CSV file must be in UTF-8: {path!r} is in {mark}. {_recode(mark)}"
             )
         if not head.strip():
             raise PublicValueError(
                 f"A CSV file must have a header: the first line of {path!r} is empty."
             )
         text = _decoded(path, 1, head)
-        names = _names(text, ",")
+        names = _names(text, self._form.delimiter)
         self._check_delimiter(path, text, names)
-        _check_quotes(path, 1, head)
+        _check_quotes(path, 1, head, self._form.delimiter)
         return names, start + len(head)
 
     def _check_delimiter(self, path, text, names):
-        """Refuse a header that has another delimiter and no commas."""
+        """Refuse a header that has another delimiter, and lacks that of the format."""
         declared = None if self._columns is None else {*self._columns}
         lacks = declared is None or declared - {*names}
-        for delimiter, word in _DELIMITERS.items():
+        for delimiter, word in DELIMITERS.items():
             other = _names(text, delimiter)
-            if not lacks or len(other) == 1:
+            if not lacks or len(other) == 1 or delimiter == self._form.delimiter:
                 continue
             if len(names) == 1 or (declared is not None and not declared - {*other}):
                 raise PublicValueError(
-                    f"A CSV file must separate fields by commas: those of {path!r} have {word}. "
-                    f"Store it with commas, or, in Python, give what "
-                    f"pandas.read_csv({path!r}, sep={delimiter!r}) returns."
+                    f"A CSV file must separate fields by {DELIMITERS[self._form.delimiter]}: those "
+                    f"of {path!r} have {word}. Declare delimiter: {_quoted(delimiter)} in the "
+                    f"schema, with the columns under 'columns', or, in Python, give "
+                    f"CsvFile({path!r}, delimiter={delimiter!r})."
                 )
 
 
-def _open(path):
+def _quoted(delimiter):
+    return repr(delimiter).replace("'", '"')
+
+
+def open_binary(path):
     """Open a file for reading, decompressed by its extension."""
     openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
     return openers.get(os.path.splitext(path)[1].lower(), open)(path, "rb")
 
 
-def _read(file, path, n):
+def _open(path, form):
+    """Open a file for reading, decompressed by its extension, in UTF-8."""
+    file = open_binary(path)
+    return file if form.is_utf8 else _Recoded(file, path, form.encoding)
+
+
+class _Recoded:
+    """A file whose bytes are given in UTF-8."""
+
+    def __init__(self, file, path, encoding):
+        self._file, self._path, self._encoding = file, path, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._line = 1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+    def read(self, n):
+        """Return the next bytes, about n of the file; none at its end."""
+        while True:
+            data = self._file.read(n)
+            try:
+                text = self._decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                start = error.start
+            else:
+                self._line += text.count("\n")
+                # A part of a character gives no text yet.
+                if text or not data:
+                    return text.encode()
+                continue
+            # Outside of the handler, or the context of the error would show values.
+            line = self._line + data[:start].count(b"\n")
+            raise PublicValueError(
+                f"A CSV file must be in the declared encoding {self._encoding!r}: line {line} of "
+                f"{self._path!r} is not."
+            )
+
+
+def read_binary(file, path, n):
     """Return the next bytes of a file; raise PublicValueError if it is truncated or damaged."""
     try:
         return file.read(n)
@@ -201,18 +291,22 @@ def _read(file, path, n):
     raise PublicValueError(f"A file must be complete: {path!r} {fault}.")
 
 
-def _blocks(path, start):
+def _blocks(path, start, form):
     """Yield blocks of whole records, each with the number of its first line."""
-    with _open(path) as file:
-        head = _read(file, path, start)
-        line, rest, is_more = 1 + _n_lines(head), b"", True
+    with _open(path, form) as file:
+        # Recoded bytes are not as many as are asked for.
+        head = read_binary(file, path, start)
+        while len(head) < start and (more := read_binary(file, path, start - len(head))):
+            head += more
+        head, rest = head[:start], head[start:]
+        line, is_more = 1 + _n_lines(head), True
         while is_more:
             # Larger reads for a long record, as it is searched anew each time.
-            more = _read(file, path, max(_BLOCK, len(rest)))
+            more = read_binary(file, path, max(_BLOCK, len(rest)))
             is_more, data = bool(more), rest + more
             end = _records_end(data) if is_more else len(data)
             block, rest = data[:end], data[end:]
-            _check_quotes(path, line, block)
+            _check_quotes(path, line, block, form.delimiter)
             if len(rest) > _LONGEST:
                 _refuse_quotes(path, line + _n_lines(block))
             if block.strip(b"\r\n"):
@@ -236,6 +330,19 @@ def _line_ends(data, is_within=False):
     # Old Macs have a lone carriage return; whether a last one is lone is not known yet.
     is_end[:-1] |= (array[:-1] == _RETURN) & (array[1:] != _LINE)
     return _outside(array, np.flatnonzero(is_end), is_within)
+
+
+def _record_lines(data):
+    """Return the number of line breaks before each record that is not an empty line."""
+    array = np.frombuffer(data, np.uint8)
+    ends = _line_ends(data)
+    starts = np.concatenate([[0], ends + 1])
+    stops = np.concatenate([ends, [len(array)]])
+    # A record ends with "\r\n", whose first byte is none of the record.
+    stops = stops - ((stops > starts) & (array[np.maximum(stops, 1) - 1] == _RETURN))
+    is_break = array == _LINE
+    is_break[:-1] |= (array[:-1] == _RETURN) & (array[1:] != _LINE)
+    return np.searchsorted(np.flatnonzero(is_break), starts[stops > starts])
 
 
 def _outside(array, places, is_within=False):
@@ -267,7 +374,7 @@ def _names(text, delimiter):
         return [text]
 
 
-def _check_quotes(path, line, block):
+def _check_quotes(path, line, block, delimiter):
     """Refuse quotes that do not enclose a whole field, and single quotes within one.
 
     Every second quote opens a field or is the second of a pair, and the others close a field or are
@@ -276,7 +383,7 @@ def _check_quotes(path, line, block):
     # With a line break on both sides, as in a file.
     array = np.frombuffer(b"\n%b\n" % block, np.uint8)
     quotes = np.flatnonzero(array == _QUOTE)
-    is_side = np.isin(np.arange(256), [_QUOTE, _COMMA, _LINE, _RETURN])
+    is_side = np.isin(np.arange(256), [_QUOTE, ord(delimiter), _LINE, _RETURN])
     opening, closing = quotes[::2], quotes[1::2]
     bad = [*opening[~is_side[array[opening - 1]]], *closing[~is_side[array[closing + 1]]]]
     bad += [quotes[-1]] if len(quotes) % 2 else []
@@ -293,13 +400,13 @@ def _refuse_quotes(path, line):
     )
 
 
-def _check_widths(path, line, block, n_fields):
+def _check_widths(path, line, block, n_fields, delimiter):
     """Refuse a record whose number of fields differs from the header's."""
-    array = np.frombuffer(block, np.uint8)
-    marks = _outside(array, np.flatnonzero(np.isin(array, [_COMMA, _LINE, _RETURN])))
+    array, comma = np.frombuffer(block, np.uint8), ord(delimiter)
+    marks = _outside(array, np.flatnonzero(np.isin(array, [comma, _LINE, _RETURN])))
     start, n = 0, 1
     for mark in [*marks, len(block)]:
-        if mark < len(block) and array[mark] == _COMMA:
+        if mark < len(block) and array[mark] == comma:
             n += 1
             continue
         if block[start:mark].strip(b"\r\n") and n != n_fields:
@@ -319,14 +426,14 @@ def _decoded(path, line, data):
         line += _n_lines(data[: error.start])
     raise PublicValueError(
         f"A CSV file must be in UTF-8: line {line} of {path!r} is not, and may be in Latin-1 or "
-        f"Windows-1252. {_recode(path, 'Latin-1')}"
+        f"Windows-1252. {_recode('cp1252')}"
     )
 
 
-def _recode(path, encoding):
+def _recode(encoding):
     return (
-        "Store it in UTF-8, or, in Python, give what "
-        f"pandas.read_csv({path!r}, encoding={encoding.lower()!r}) returns."
+        f"Declare encoding: {encoding.lower()} in the schema, with the columns under 'columns', "
+        f"or, in Python, give CsvFile(..., encoding={encoding.lower()!r})."
     )
 
 
@@ -355,7 +462,8 @@ def text_type(column):
     column = column.column if isinstance(column, Binned) else column
     if isinstance(column, Numeric):
         return pyarrow.string() if column.has_words else pyarrow.float64()
-    if column is None or isinstance(column, (Datetime, Identifier)):
+    # What is made up, or computed by a rule, is not read.
+    if column is None or isinstance(column, (Datetime, MadeUpColumn)):
         return pyarrow.string()
     kinds = {type(label) for label in column.labels}
     if kinds == {bool}:
@@ -374,6 +482,14 @@ _FORMATS = {
     ".csv": "csv",
     ".csv.gz": "csv",
     ".csv.bz2": "csv",
+    ".tsv": "tsv",
+    ".tsv.gz": "tsv",
+    ".tsv.bz2": "tsv",
+    ".jsonl": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".jsonl.bz2": "jsonl",
+    ".ndjson": "jsonl",
+    ".xlsx": "xlsx",
     ".feather": "feather",
     ".arrow": "ipc",
     ".ipc": "ipc",
@@ -388,13 +504,14 @@ def open_files(paths, columns):
     ----------
     paths : list of str or path
         Files, possibly with wildcards, or a folder of Parquet files. A file is read once, even if
-        several paths, links or wildcards name it.
+        several paths, links or wildcards name it. A :class:`CsvFile` states its format. Or the URL
+        of a table, as for :class:`~sklearn_dpgen.preprocessing._databases.DatabaseTable`.
     columns : mapping of str to Column, list of str or None
         The declared columns, as for :class:`CsvFiles`. With a list, texts are kept.
 
     Returns
     -------
-    pyarrow.dataset.Dataset or CsvFiles
+    pyarrow.dataset.Dataset, CsvFiles, JsonLines, Workbooks or DatabaseTable
 
     Raises
     ------
@@ -406,7 +523,12 @@ def open_files(paths, columns):
         pyarrow is not installed.
     """
     pyarrow = require("pyarrow.dataset")
+    dialects = {_dialect(path) for path in paths}
     paths = [call_quietly("X must be the path of a table.", os.fspath, path) for path in paths]
+    if any(map(is_url, paths)):
+        if len(paths) > 1:
+            raise PublicValueError("X must be one table of a database, or files without any.")
+        return DatabaseTable(paths[0])
     formats = {_format(path) for path in paths}
     if len(formats) > 1 or None in formats:
         raise PublicValueError(
@@ -419,9 +541,22 @@ def open_files(paths, columns):
         raise PublicFileNotFoundError("A folder must hold Parquet files, and that of X has none.")
     # A file that is named twice must not count twice.
     found = list({_identity(file): file for file in reversed(found)}.values())[::-1]
-    if form == "csv":
+    if form in ("csv", "tsv"):
         is_text = columns is not None and not isinstance(columns, Mapping)
-        return CsvFiles(found, dict.fromkeys(columns) if is_text else columns)
+        if len(dialects) > 1:
+            raise PublicValueError("The CSV files of X must have one delimiter and one encoding.")
+        (dialect,) = dialects
+        if form == "tsv" and dialect.delimiter == ",":
+            dialect = replace(dialect, delimiter="\t")
+        return CsvFiles(found, dict.fromkeys(columns) if is_text else columns, dialect)
+    if form == "jsonl":
+        from sklearn_dpgen.preprocessing._json_lines import JsonLines
+
+        return JsonLines(found, columns)
+    if form == "xlsx":
+        from sklearn_dpgen.preprocessing._workbooks import Workbooks
+
+        return Workbooks(found)
     return read_quietly(pyarrow.dataset.dataset, found, format=form)
 
 
@@ -440,6 +575,11 @@ def check_files(files, names):
             raise PublicValueError(
                 f"Each file must have all declared columns: one lacks {missing}."
             )
+
+
+def _dialect(path):
+    is_stated = isinstance(path, CsvFile)
+    return CsvFormat(path.delimiter, path.encoding) if is_stated else CsvFormat()
 
 
 def _identity(file):

@@ -27,6 +27,7 @@ from sklearn_dpgen.exceptions import (
     PublicValueError,
     UnusedPublicTableWarning,
 )
+from sklearn_dpgen.preprocessing._databases import is_url
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import read_blocks, to_pandas
 from sklearn_dpgen.preprocessing._sources import Source, is_paths, open_named
@@ -34,6 +35,7 @@ from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categorie
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import IntervalColumn, MadeUpColumn
+from sklearn_dpgen.schema._csv import in_format
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     check_array,
@@ -42,7 +44,14 @@ from sklearn_dpgen.utils._validation import (
     warn_user,
 )
 
-__all__ = ["PUBLIC_TABLE", "PublicRows", "PublicTable", "as_public_table", "read_public_array"]
+__all__ = [
+    "PUBLIC_TABLE",
+    "PublicRows",
+    "PublicTable",
+    "as_public_table",
+    "declared_public",
+    "read_public_array",
+]
 
 # Further rows add nothing to the marginals of a prior.
 _MOST_ROWS = 1_000_000
@@ -121,6 +130,12 @@ class PublicTable:
         if self.source is None or isinstance(self.source, PublicTable):
             raise PublicTypeError(
                 f"source must be a table or its path, got {type(self.source).__name__}."
+            )
+
+        sources = self.source if isinstance(self.source, list | tuple) else [self.source]
+        if any(map(is_url, sources)):
+            raise PublicTypeError(
+                "source must be a table or its path: a table of a database may change. Export it."
             )
 
     def __repr__(self):
@@ -262,6 +277,13 @@ def _named_parts(parts):
 def as_public_table(public: object) -> PublicTable | None:
     """Return the value of a parameter ``public`` as a PublicTable; None stays None."""
     return public if public is None or isinstance(public, PublicTable) else PublicTable(public)
+
+
+def declared_public(schema: Any) -> PublicTable | None:
+    """Return the public table that a schema declares, in the format of its files, or None."""
+    if not isinstance(schema, Schema) or not schema.public:
+        return None
+    return PublicTable(in_format(schema.public_files, schema.form))
 
 
 def read_public_array(

@@ -9,6 +9,7 @@ import pandas as pd
 
 from sklearn_dpgen.engines._tables import engine_columns, is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._sources import open_named, open_source
 from sklearn_dpgen.schema._texts import near_names
 from sklearn_dpgen.utils._validation import as_frame, call_quietly, check_array
@@ -22,6 +23,7 @@ __all__ = [
     "has_no_names",
     "map_blocks",
     "map_frames",
+    "numbered_frames",
     "pieces",
     "read_blocks",
     "to_pandas",
@@ -139,6 +141,43 @@ def map_frames(function, X, columns):
     X, columns : as for `map_blocks`
     """
     return map_blocks(partial(_of_frame, function), X, columns)
+
+
+def numbered_frames(paths, columns):
+    """Yield the records of files as frames, with the place of each record in its file.
+
+    Parameters
+    ----------
+    paths : list of str
+        As for :func:`~sklearn_dpgen.preprocessing._files.open_files`.
+    columns : mapping of str to Column or None
+        The columns to read, as for :class:`~sklearn_dpgen.preprocessing._files.CsvFiles`.
+
+    Yields
+    ------
+    path : str
+    places : ndarray of int of shape (n,)
+        The line where each record begins in a file of text, or else its row, from 1.
+    frame : DataFrame of shape (n, n_columns)
+
+    Raises
+    ------
+    PublicValueError
+        As for :func:`read_blocks`.
+    """
+    names = list(columns)
+    files = open_files(list(paths), columns)
+    if hasattr(files, "read_numbered"):
+        check_columns(files.names, names, is_projected=True)
+        for path, places, table in files.read_numbered(names):
+            if len(table):
+                yield path, places, to_pandas(table)
+        return
+    for path in files.files:
+        n_rows = 0
+        for block in read_blocks(open_source([path], columns), names):
+            yield path, np.arange(n_rows + 1, n_rows + len(block) + 1), to_pandas(block)
+            n_rows += len(block)
 
 
 def _of_frame(function, block):

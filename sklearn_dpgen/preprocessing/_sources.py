@@ -1,6 +1,5 @@
 """Tables of any kind as parts that are read one after another."""
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._files import (
-    CsvFiles,
     check_files,
     open_files,
     read_quietly,
     require,
 )
+from sklearn_dpgen.schema._csv import is_path
 from sklearn_dpgen.utils._validation import check_array
 
 __all__ = ["Source", "is_paths", "open_named", "open_source"]
@@ -88,8 +87,9 @@ def open_source(X, columns):
     X : object
         A pandas or Polars data frame, eager or lazy; an object with ``__arrow_c_stream__``, such as
         tables and readers of pyarrow and relations of DuckDB and ibis; a data set of pyarrow; a
-        path of Parquet, CSV or Arrow files, possibly with wildcards, or a list of paths; an
-        iterable of tables; or an array-like of shape (n, n_columns).
+        path of Parquet, CSV, TSV, JSON lines, Excel or Arrow files, possibly with wildcards, or a
+        list of paths; the URL of a table of a database; an iterable of tables; or an array-like of
+        shape (n, n_columns).
     columns : mapping of str to Column, or list of str
         The declared columns, by which texts of a file are read.
 
@@ -127,8 +127,8 @@ def open_named(X, columns):
     if isinstance(X, pd.DataFrame):
         return Source(lambda names: iter([X]), list(X.columns), n_rows=len(X))
     if is_paths(X):
-        files = open_files([X] if _is_path(X) else X, columns)
-        if isinstance(files, CsvFiles):
+        files = open_files([X] if is_path(X) else X, columns)
+        if hasattr(files, "names"):
             return Source(files.read, files.names, is_projected=True)
         return _dataset(files, check=partial(check_files, files))
     package = type(X).__module__.partition(".")[0]
@@ -250,16 +250,12 @@ def _chunks(X, columns, names):
 
 def _chunk(X, columns):
     """Open a chunk of a table; return None if it is not one."""
-    return None if isinstance(X, list | tuple) or _is_path(X) else open_named(X, columns)
+    return None if isinstance(X, list | tuple) or is_path(X) else open_named(X, columns)
 
 
 def is_paths(X):
     """Return whether a source is a path, or a list of paths."""
-    return _is_path(X) or (isinstance(X, list | tuple) and len(X) > 0 and all(map(_is_path, X)))
-
-
-def _is_path(X):
-    return isinstance(X, str | os.PathLike)
+    return is_path(X) or (isinstance(X, list | tuple) and len(X) > 0 and all(map(is_path, X)))
 
 
 def _is_chunked(X):

@@ -340,7 +340,7 @@ def _declared_schema(estimator):
 
 def _columns(schema):
     """Return a list of declarations, because the keys of a JSON object have no order."""
-    return [{"name": name} | entry for name, entry in schema.to_dict().items()]
+    return [{"name": name} | entry for name, entry in Schema({**schema}).to_dict().items()]
 
 
 def _tables(relational):

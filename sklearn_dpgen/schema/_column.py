@@ -469,8 +469,8 @@ class IntervalColumn(Column):
         return Product([value, OneHot(2)]) if self.nullable else value
 
     @abstractmethod
-    def _count_faults(self, values):
-        """Return a dict of the number of read values that break each public rule."""
+    def _find_faults(self, values):
+        """Return the mask of the read values that break each public rule, a dict."""
 
     def _encode(self, values, null):
         value = np.where(null, 0.0, self._clipped_unit(values))

@@ -261,9 +261,9 @@ class Datetime(IntervalColumn):
 
         return read_each(read, series, null, np.int64)
 
-    def _count_faults(self, values):
+    def _find_faults(self, values):
         low, high = self._bounds
-        return {"outside_bounds": int(((values < low) | (values > high)).sum())}
+        return {"outside_bounds": (values < low) | (values > high)}
 
     def _decode(self, array, rng):
         fraction, null = self._split(array)

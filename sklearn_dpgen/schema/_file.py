@@ -1,7 +1,7 @@
 """Files of schemas, in YAML or JSON, and estimators that take their paths."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,18 @@ import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicValueError
 from sklearn_dpgen.schema._codebook import GAP
-from sklearn_dpgen.schema._relational import RelationalSchema, is_relational
-from sklearn_dpgen.schema._schema import Schema, SchemaDraft
+from sklearn_dpgen.schema._relational import RelationalSchema, Table, is_relational
+from sklearn_dpgen.schema._schema import TABLE_WORDS, Schema, SchemaDraft, is_long
 from sklearn_dpgen.schema._texts import read_declaration
 
-__all__ = ["SchemaParameter", "gaps_of", "read_schema"]
+__all__ = [
+    "DeclaredParameter",
+    "SchemaParameter",
+    "declared_rules",
+    "declared_unit",
+    "gaps_of",
+    "read_schema",
+]
 
 _ENDINGS = (".yaml", ".yml", ".json")
 
@@ -86,6 +93,9 @@ def gaps_of(declaration: Any, prefix: str = "") -> list[str]:
                 gaps += [f"{name!r} ({', '.join(own)})"] if own else []
                 gaps += gaps_of(entry.get("columns"), f"{name}.")
         return gaps
+    if not prefix and is_long(declaration):
+        own = [word for word in TABLE_WORDS if declaration.get(word) == GAP]
+        return own + gaps_of(declaration["columns"])
     entries = declaration.values() if isinstance(declaration, dict) else [None]
     if not all(isinstance(entry, dict) for entry in entries):
         return []
@@ -115,3 +125,42 @@ class SchemaParameter:
             isinstance(schema, str) and schema.lower().endswith(_ENDINGS)
         )
         vars(estimator)["schema"] = read_schema(schema) if is_path else schema
+
+
+class DeclaredParameter:
+    """A parameter of an estimator of which None stands for a declaration of the schema.
+
+    Whoever reads it gets the declaration: a plan, a fit, a clone, a report, a search. So no part of
+    a fit can protect another unit than the others.
+
+    Parameters
+    ----------
+    read : callable
+        From a schema to its declaration, or None.
+    """
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
+        if estimator is None:
+            return None
+        given = vars(estimator).get(self._name)
+        return self._read(vars(estimator).get("schema")) if given is None else given
+
+    def __set__(self, estimator: Any, value: Any) -> None:
+        vars(estimator)[self._name] = value
+
+
+def declared_unit(schema: Any) -> str | None:
+    """Return the unit that a schema of one table declares."""
+    return schema.unit if isinstance(schema, Schema) else None
+
+
+def declared_rules(schema: Any) -> Any:
+    """Return the rules of a schema, of several tables by name, or None if there are none."""
+    is_declared = isinstance(schema, Schema | Table | RelationalSchema)
+    return (schema.rules if is_declared else None) or None

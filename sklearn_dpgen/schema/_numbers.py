@@ -320,11 +320,11 @@ class Numeric(IntervalColumn):
         numbers = np.array([*(0.0 if number is None else number for number in found), 0.0])
         return numbers[places], bad[places] & ~null
 
-    def _count_faults(self, values):
+    def _find_faults(self, values):
         low, high = self._bounds
-        faults = {"outside_bounds": int(((values < low) | (values > high)).sum())}
+        faults = {"outside_bounds": (values < low) | (values > high)}
         if self.integer:
-            faults["not_integer"] = int((np.isfinite(values) & (values != np.rint(values))).sum())
+            faults["not_integer"] = np.isfinite(values) & (values != np.rint(values))
         return faults
 
     def _decode(self, array, rng):

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from numbers import Number
 from pathlib import Path
 from typing import Any, Self
@@ -14,12 +14,15 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
-from sklearn_dpgen.persistence._declarations import fits, saved
+from sklearn_dpgen.persistence._declarations import Maybe, fits, saved, tuple_of
 from sklearn_dpgen.schema._column import Identifier, check_flags, given_as
 from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._expressions import Scope
 from sklearn_dpgen.schema._labels import Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
-from sklearn_dpgen.schema._schema import Schema
+from sklearn_dpgen.schema._rule_entries import entries_of_rules, read_rules
+from sklearn_dpgen.schema._rules import Rule
+from sklearn_dpgen.schema._schema import Schema, is_long
 from sklearn_dpgen.schema._texts import dump_yaml, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._validation import call_quietly
@@ -47,8 +50,8 @@ class Table:
     Parameters
     ----------
     schema : Schema
-        The modelled columns. A key is no modelled column: it is outside of the schema, or an
-        Identifier in it.
+        The modelled columns, and the format of CSV files. A key is no modelled column: it is
+        outside of the schema, or an Identifier in it.
     primary_key : str, optional
         Column that identifies a row; in a panel it identifies a person, and repeats. Required for
         a parent, a panel and a public table.
@@ -70,6 +73,12 @@ class Table:
         For a child or a panel, columns whose aggregate over the rows of a parent row is modelled as
         a variable of the parent row, which links its rows, also those of several child tables: the
         mean of a Numeric, Datetime or Ordinal column, the most frequent label of a Categorical one.
+    rules : sequence of Rule or str, default=()
+        Public rules of the rows, which every synthetic row fulfils, such as
+        ``"admitted <= discharged"``; see :ref:`rules_persons` for columns of the row before and of
+        rows above. They are the default of ``constraints`` of
+        :class:`~sklearn_dpgen.tables.RelationalSampler`. Those of a child may be texts until it is
+        in a RelationalSchema.
     frame : DataFrame, optional
         The rows of a public table, with its key and the columns of the schema; they are not
         protected. Rows of other tables with its keys may depend on these columns. Stored as a
@@ -104,6 +113,7 @@ class Table:
         "static": tuple[str, ...],
         "ties": bool,
         "aggregates": tuple[str, ...],
+        "rules": Maybe(tuple_of((str, "Rule"))),
         "frame": (None, dict[str, list]),
     }
 
@@ -116,11 +126,16 @@ class Table:
     static: Sequence[str] = ()
     ties: bool = True
     aggregates: Sequence[str] = ()
+    rules: Sequence[Rule | str | Mapping] = ()
     frame: Any = field(default=None, repr=False)
 
     def __post_init__(self):
         if not isinstance(self.schema, Schema):
             raise PublicTypeError(f"schema must be a Schema, got {given_as(self.schema)}.")
+        for word in ("unit", "rules", "public"):
+            if getattr(self.schema, word):
+                hint = "give rules to the Table" if word == "rules" else "the keys declare persons"
+                raise PublicValueError(f"schema must have no {word} in a Table: {hint}.")
         self._check_keys()
         self._check_index()
         self._check_static()
@@ -129,6 +144,15 @@ class Table:
             object.__setattr__(self, "frame", self._public_rows())
         elif not self.foreign_key:
             _check_root(self)
+        if self.frame is not None and self.rules:
+            raise PublicValueError("rules must be empty for a public table, which is not drawn.")
+        if self.foreign_key and isinstance(self.rules, Sequence):
+            # They may name columns of tables that only the RelationalSchema has.
+            rules = (self.rules,) if isinstance(self.rules, str) else tuple(self.rules)
+            object.__setattr__(self, "rules", rules)
+        else:
+            scope = Scope({"rows": self.schema}, "rows")
+            object.__setattr__(self, "rules", read_rules(self.rules, scope))
 
     def _check_keys(self):
         foreign = {} if self.foreign_key is None else self.foreign_key
@@ -272,6 +296,8 @@ class Table:
 
     def _to_saved(self):
         state = dict(zip(self._saved_state, [*self._declared(), self.frame], strict=True))
+        if not self.rules:
+            del state["rules"]
         if self.frame is not None:
             state["frame"] = {name: _plain(self.frame[name]) for name in self.frame}
         return state
@@ -346,6 +372,10 @@ class RelationalSchema(Mapping):
             )
         for name in self._private:
             self._check_rows(name)
+            if self[name].rules:
+                with _named(name):
+                    rules = read_rules(self[name].rules, Scope(self, name))
+                    self._tables[name] = replace(self[name], rules=rules)
 
     def _check_parents(self, name):
         for column, parent in self[name].foreign_key.items():
@@ -390,6 +420,11 @@ class RelationalSchema(Mapping):
         for name in found:
             found += self.children(name)
         return found
+
+    @property
+    def rules(self) -> dict[str, tuple[Rule, ...]]:
+        """The rules of each table that has some, by name."""
+        return {name: table.rules for name, table in self.items() if table.rules}
 
     def _to_saved(self):
         return {"tables": self._tables}
@@ -562,7 +597,7 @@ class RelationalSchema(Mapping):
             other parameters of :class:`Table` that differ from their defaults. The rows of a
             public table are replaced by ``public: true``.
         """
-        return {"tables": {name: _table_to_dict(table) for name, table in self.items()}}
+        return {"tables": {name: _table_to_dict(self, name) for name in self}}
 
     @classmethod
     def from_dict(
@@ -663,10 +698,18 @@ def is_relational(declaration):
     return isinstance(tables, Mapping) and not isinstance(tables.get("type"), str)
 
 
-def _table_to_dict(table):
-    entry = {"columns": table.schema.to_dict()}
+# The words of a table that are those of its schema.
+_FORMAT = ("delimiter", "encoding")
+
+
+def _table_to_dict(schema, name):
+    table = schema[name]
+    columns = table.schema.to_dict()
+    entry = columns if is_long(columns) else {"columns": columns}
     for item in fields(table):
         value = getattr(table, item.name)
+        if item.name == "rules" and value:
+            value = entries_of_rules(value, Scope(schema, name))
         if item.name not in ("schema", "frame") and value not in (item.default, {}):
             entry[item.name] = [*value] if isinstance(value, tuple) else value
     return entry | ({} if table.frame is None else {"public": True})
@@ -677,11 +720,12 @@ def _table_from_dict(name, entry, frame, folder=None):
         raise PublicValueError(f"Table {name!r}: a declaration must be a mapping.")
     given = dict(entry)
     columns, is_public = given.pop("columns", None), given.pop("public", False)
+    form = {word: given.pop(word) for word in _FORMAT if word in given}
     known = {item.name for item in fields(Table)} - {"schema", "frame"}
     unknown = [key for key in given if key not in known]
     with _named(name):
         if unknown or columns is None:
-            words = ["columns", *sorted(known), "public"]
+            words = ["columns", *sorted(known), *_FORMAT, "public"]
             fault = offered(unknown, words) if unknown else "missing ['columns']"
             raise PublicValueError(f"{fault} in the declaration of a table.")
         if not isinstance(is_public, bool):
@@ -692,7 +736,8 @@ def _table_from_dict(name, entry, frame, folder=None):
             )
         if frame is not None and not is_public:
             raise PublicValueError("frames must be those of tables with public: true.")
-        return Table(Schema.from_dict(columns, folder=folder), frame=frame, **given)
+        columns = Schema.from_dict(form | {"columns": columns} if form else columns, folder=folder)
+        return Table(columns, frame=frame, **given)
 
 
 @contextmanager

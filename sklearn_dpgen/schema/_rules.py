@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import saved
 
-__all__ = ["FunctionalDependency", "Implication", "Inequality", "Rule", "Sum"]
+__all__ = ["FunctionalDependency", "Implication", "Inequality", "Rule", "Sum", "columns_of"]
 
 
 class Rule:
@@ -172,6 +173,17 @@ class FunctionalDependency(Rule):
                 f"mapping must have tuples of {n} values as keys, one for each column."
             )
         object.__setattr__(self, "mapping", mapping)
+
+
+def columns_of(rule: Any) -> tuple[str, ...]:
+    """Return the names of all columns of a rule."""
+    if isinstance(rule, Inequality):
+        return rule.low, rule.high
+    if isinstance(rule, Implication):
+        return *rule.given, *rule.then
+    if isinstance(rule, Sum):
+        return rule.total, *rule.parts
+    return rule.column, *rule.given
 
 
 def _as_tuple(names, field):

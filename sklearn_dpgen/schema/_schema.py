@@ -8,20 +8,25 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
-from sklearn_dpgen.persistence._declarations import saved
+from sklearn_dpgen.persistence._declarations import Maybe, saved, tuple_of
 from sklearn_dpgen.schema._codebook import GAP, read_codebook
 from sklearn_dpgen.schema._column import Column, Identifier, IntervalColumn, given_as
+from sklearn_dpgen.schema._csv import CsvFormat
 from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._expressions import Scope
 from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
+from sklearn_dpgen.schema._rule_entries import entries_of_rules, read_rules, rules_hash
+from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.schema._texts import dump_yaml, near_names, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
 
-__all__ = ["Schema", "SchemaDraft"]
+__all__ = ["TABLE_WORDS", "Schema", "SchemaDraft", "is_long"]
 
 _FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
 
@@ -35,6 +40,8 @@ TYPES: dict[str, type[Any]] = {
     "identifier": Identifier,
 }
 _NAMES = {column: name for name, column in TYPES.items()}
+# What a file may declare beside the columns.
+TABLE_WORDS = ("unit", "rules", "delimiter", "encoding", "public")
 
 
 @saved
@@ -49,6 +56,20 @@ class Schema(Mapping):
     columns : mapping of str to Column
         Numeric, Categorical, OpenCategorical, Ordinal, Datetime or Identifier. At least one
         of them is neither a constant, with a single label, nor an Identifier.
+    rules : sequence of Rule or str, default=()
+        Public rules that every synthetic row fulfils, such as ``"admitted <= discharged"``; see
+        :ref:`rules`. They are the default of ``constraints`` of an estimator.
+    unit : str or None, default=None
+        The column that identifies persons, an Identifier or no column of the schema. It is the
+        default of ``unit`` of an estimator, whose guarantee then protects persons with all of their
+        rows. Estimators that cannot do so refuse the schema.
+    delimiter : str, default=","
+        What separates the fields of CSV files: a comma, semicolon, tab or vertical bar.
+    encoding : str, default="utf-8"
+        Encoding of CSV files, such as "cp1252".
+    public : str or sequence of str, default=()
+        Paths of a public table, with wildcards or not, the default of ``public`` of an estimator.
+        They are files, which are not saved with a model.
 
     Examples
     --------
@@ -69,9 +90,25 @@ class Schema(Mapping):
     <BLANKLINE>
     """
 
-    _saved_state = {"columns": dict[str, Column]}
+    # The files of a public table are not saved, as those of estimators.
+    _saved_state = {
+        "columns": dict[str, Column],
+        "rules": Maybe(tuple_of("Rule")),
+        "unit": Maybe(str),
+        "delimiter": Maybe(str),
+        "encoding": Maybe(str),
+    }
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        *,
+        rules: Sequence[Rule | str | Mapping] = (),
+        unit: str | None = None,
+        delimiter: str = ",",
+        encoding: str = "utf-8",
+        public: str | Sequence[str] = (),
+    ) -> None:
         if not isinstance(columns, Mapping) or not columns:
             raise PublicValueError("columns must be a non-empty mapping of names to columns.")
         for name, column in columns.items():
@@ -88,9 +125,66 @@ class Schema(Mapping):
                 f"At least one column must be neither constant nor an identifier, got {[*columns]}."
             )
         self._columns = dict(columns)
+        self.rules = read_rules(rules, Scope(self._columns))
+        self.unit = self._checked_unit(unit)
+        self.form = self._checked_form(CsvFormat(delimiter, encoding))
+        self.public = _checked_paths(public)
+        # That of the file of the schema, to which its paths are relative.
+        self._folder: str | Path | None = None
+
+    def _checked_unit(self, unit):
+        if unit is not None and (not isinstance(unit, str) or not unit):
+            raise PublicTypeError(f"unit must be the name of a column, got {given_as(unit)}.")
+        if unit in self._columns and not isinstance(self._columns[unit], Identifier):
+            raise PublicValueError(
+                f"unit must be an identifier or no column of the schema, got {unit!r}: the "
+                "identifier of a person is not learned."
+            )
+        return unit
+
+    def _checked_form(self, form):
+        """Return the format of files, which must be able to hold all names and labels."""
+        for name, column in self._columns.items():
+            texts = [name, *getattr(column, "labels", ()), getattr(column, "prefix", None) or ""]
+            if not all(form.can_write(text) for text in texts if isinstance(text, str)):
+                raise PublicValueError(
+                    f"encoding must have all characters of names and labels, got {form.encoding!r} "
+                    f"and column {name!r}."
+                )
+        return form
+
+    @property
+    def delimiter(self) -> str:
+        """What separates the fields of CSV files."""
+        return self.form.delimiter
+
+    @property
+    def encoding(self) -> str:
+        """Encoding of CSV files."""
+        return self.form.encoding
+
+    @property
+    def public_files(self) -> list[str]:
+        """The paths of the public table, from the folder of the file of the schema."""
+        return [str(Path(self._folder or "", path)) for path in self.public]
+
+    def _with(self, columns=None, **changes):
+        """Return the schema with other columns, or other declarations of the table."""
+        own = {name: getattr(self, name) for name in TABLE_WORDS}
+        found = type(self)(self._columns if columns is None else columns, **own | changes)
+        found._folder = self._folder
+        return found
+
+    @property
+    def _declared(self):
+        """The declarations of the table that differ from their defaults."""
+        defaults = {"unit": None, "rules": (), "delimiter": ",", "encoding": "utf-8", "public": ()}
+        own = {name: getattr(self, name) for name in TABLE_WORDS}
+        return {name: value for name, value in own.items() if value != defaults[name]}
 
     def _to_saved(self):
-        return {"columns": self._columns}
+        declared = {n: v for n, v in self._declared.items() if n != "public"}
+        return {"columns": self._columns} | declared
 
     def __getitem__(self, name):
         return self._columns[name]
@@ -104,13 +198,16 @@ class Schema(Mapping):
     def __eq__(self, other):
         if not isinstance(other, Schema):
             return NotImplemented
-        return list(self.items()) == list(other.items())
+        own, others = self._declared, other._declared
+        return list(self.items()) == list(other.items()) and own == others
 
     def __hash__(self):
-        return hash(tuple(self.items()))
+        plain = tuple(value for name, value in self._declared.items() if name != "rules")
+        return hash((tuple(self.items()), plain, rules_hash(self.rules)))
 
     def __repr__(self):
-        return f"Schema({self._columns!r})"
+        words = "".join(f", {name}={value!r}" for name, value in self._declared.items())
+        return f"Schema({self._columns!r}{words})"
 
     @property
     def domain(self) -> Product:
@@ -146,7 +243,7 @@ class Schema(Mapping):
         Schema
         """
         known = {name: self.open_columns[name].with_labels(own) for name, own in labels.items()}
-        return type(self)({**self, **known})
+        return self._with({**self, **known})
 
     def check(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Count the values of each column that do not fit the declaration.
@@ -286,34 +383,57 @@ class Schema(Mapping):
         Returns
         -------
         dict of str to dict
-            For each column its ``type`` and the fields that differ from their defaults.
+            For each column its ``type`` and the fields that differ from their defaults. If the
+            schema declares more than columns, they are under the key ``columns``, beside the other
+            words.
         """
-        return {name: _column_to_dict(column) for name, column in self.items()}
+        columns = {name: _column_to_dict(column) for name, column in self.items()}
+        if not self._declared and not is_long(columns):
+            return columns
+        words: dict[str, Any] = self._declared
+        if self.rules:
+            words["rules"] = entries_of_rules(self.rules, Scope(self))
+        if self.public:
+            words["public"] = self.public[0] if len(self.public) == 1 else [*self.public]
+        return words | {"columns": columns}
 
     @classmethod
-    def from_dict(
-        cls, declaration: Mapping[str, Mapping], *, folder: str | Path | None = None
-    ) -> Self:
+    def from_dict(cls, declaration: Mapping[str, Any], *, folder: str | Path | None = None) -> Self:
         """Build a schema from the result of `to_dict`.
 
         Parameters
         ----------
         declaration : mapping of str to mapping
-            A categorical column may have ``categories_from``, a text file in UTF-8 with one label a
-            line, in place of ``categories``. The file must be as public as the schema.
+            The declaration of each column, or under ``columns`` these, beside ``unit``, ``rules``,
+            ``delimiter``, ``encoding`` and ``public``, each as the parameter. A categorical column
+            may have ``categories_from``, a text file in UTF-8 with one label a line, in place of
+            ``categories``. The file must be as public as the schema.
         folder : str or Path, optional
-            The folder of these files, which must be in it. Without it they are refused.
+            The folder of these files and those of ``public``, which must be in it. Without it they
+            are refused.
 
         Raises
         ------
-        PublicValueError
+        PublicTypeError, PublicValueError
             The declaration of a column is invalid; the message names it.
         """
         if not isinstance(declaration, Mapping):
             raise PublicValueError("A schema must map column names to declarations.")
-        return cls(
-            {name: _column_from_dict(name, entry, folder) for name, entry in declaration.items()}
-        )
+        words: dict[str, Any] = {}
+        if is_long(declaration):
+            words = {name: value for name, value in declaration.items() if name != "columns"}
+            declaration = declaration["columns"]
+            unknown = [word for word in words if word not in TABLE_WORDS]
+            if unknown:
+                raise PublicValueError(
+                    f"{offered(unknown, ['columns', *TABLE_WORDS])} in the declaration of a table."
+                )
+        columns = {name: _column_from_dict(name, own, folder) for name, own in declaration.items()}
+        found = cls(columns, **words)
+        for path in found.public:
+            _check_public_path(path, folder)
+        found._folder = folder
+        return found
 
     def to_json(self) -> str:
         """Return the schema as JSON."""
@@ -337,6 +457,35 @@ class Schema(Mapping):
         lose how it is written, such as ``250.00``, must be quoted, and no key may be repeated.
         """
         return cls.from_dict(read_yaml(text), folder=folder)
+
+
+def is_long(declaration: Any) -> bool:
+    """Return whether a declaration has its columns under one key, beside other words.
+
+    A column may be called "columns" too.
+    """
+    columns = declaration.get("columns") if isinstance(declaration, Mapping) else None
+    return isinstance(columns, Mapping) and not isinstance(columns.get("type"), str)
+
+
+def _checked_paths(paths):
+    paths = (paths,) if isinstance(paths, str) else paths
+    if not isinstance(paths, Sequence) or not all(isinstance(p, str) and p for p in paths):
+        raise PublicTypeError(
+            f"public must be the path of a table, or several, got {given_as(paths)}."
+        )
+    return tuple(paths)
+
+
+def _check_public_path(path, folder):
+    """Refuse a path of a file of somebody else's schema that leads out of its folder."""
+    if folder is None:
+        raise PublicValueError(
+            "public must be read from a file of the schema: pass the folder of the file."
+        )
+    root = Path(folder).resolve()
+    if not (root / path).resolve().is_relative_to(root):
+        raise PublicValueError(f"public must be in the folder of the schema, got {given_as(path)}.")
 
 
 def _column_to_dict(column):
@@ -502,15 +651,22 @@ def _check_records(schema, frame):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
         hint = near_names(missing, frame.columns)
         raise PublicValueError(f"frame must have each column of the schema once: {words}.{hint}")
-    counts = {name: _count(column, frame[name]) for name, column in schema.items()}
+    found = {name: find_faults(column, frame[name]) for name, column in schema.items()}
+    counts = {
+        name: [int(masks[fault].sum()) if fault in masks else 0 for fault in _FAULTS]
+        for name, masks in found.items()
+    }
     return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
 
 
-def _count(column, series):
+def find_faults(column, series):
+    """Return the mask of the values that have each fault of :meth:`Schema.check`, a dict."""
     values, bad, null = column._read_quietly(series)
-    found = {"null": 0 if column.nullable else int(null.sum())}
-    if isinstance(column, IntervalColumn):
-        found |= column._count_faults(values[~null & ~bad]) | {"unreadable": int(bad.sum())}
-    else:
-        found["undeclared"] = int(bad.sum())
-    return [found.get(fault, 0) for fault in _FAULTS]
+    found = {} if column.nullable else {"null": null}
+    if not isinstance(column, IntervalColumn):
+        return found | {"undeclared": bad}
+    is_read = ~null & ~bad
+    for fault, mask in column._find_faults(values[is_read]).items():
+        found[fault] = np.zeros(len(series), dtype=bool)
+        found[fault][is_read] = mask
+    return found | {"unreadable": bad}

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import RelationalSchema, Schema
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._rules import columns_of
 from sklearn_dpgen.tables._conditional_sampling import (
     FEW_MESSAGE,
     IMPOSSIBLE,
@@ -20,7 +21,7 @@ from sklearn_dpgen.tables._conditional_sampling import (
 from sklearn_dpgen.tables._distributions import RARE, draw_weighted, resampled, weighted_size
 from sklearn_dpgen.tables._person_distribution import PersonSimulator, StageRows
 from sklearn_dpgen.tables._person_rows import named_table
-from sklearn_dpgen.tables._table_rules import TableRules, barred_pairs, barred_term, columns_of
+from sklearn_dpgen.tables._table_rules import TableRules, barred_pairs, barred_term
 from sklearn_dpgen.utils._validation import warn_user
 
 __all__ = [

@@ -17,6 +17,8 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import RelationalSchema, Table
+from sklearn_dpgen.schema._csv import in_format
+from sklearn_dpgen.schema._file import DeclaredParameter, declared_rules
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._conditional_sampling import AcceptanceRateMixin
 from sklearn_dpgen.tables._marginals import Marginal
@@ -82,7 +84,8 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         row before, have half the noise of others, and are preferred when the most dependent ones
         are released again.
     constraints : mapping of str to list of rules, list of rules for a panel, or None, default=None
-        Public rules of the rows of each table that every synthetic row satisfies:
+        Public rules of the rows of each table that every synthetic row satisfies; None takes those
+        of ``schema``:
         :class:`~sklearn_dpgen.schema.Inequality`, :class:`~sklearn_dpgen.schema.Implication`,
         :class:`~sklearn_dpgen.schema.Sum`, :class:`~sklearn_dpgen.schema.FunctionalDependency`.
         "patients.birth" is a column of the row of table "patients" above a row, "previous.age" that
@@ -238,6 +241,9 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
     ['id', 'sex', 'year', 'ill']
     """
 
+    # None is what the schema declares.
+    constraints = DeclaredParameter(declared_rules)
+
     _saved_state: dict = {
         "noise_multiplier_": float | None,
         "n_records_": float,
@@ -357,6 +363,16 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
             return RelationalSchema({"rows": self.schema})
         return self.schema
 
+    def _tables_in_format(self, tables):
+        """Return tables whose files are in the formats that the schema declares."""
+        schema = self._relational
+        if not isinstance(tables, Mapping):
+            return in_format(tables, schema[schema.root].schema.form)
+        return {
+            name: in_format(table, schema[name].schema.form) if name in schema else table
+            for name, table in tables.items()
+        }
+
     def _layout(self):
         return PersonLayout(stages_of(self._relational))
 
@@ -364,6 +380,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         layout, schema = self._layout(), self._relational
         public = read_public_tables(self.public, layout.declared)
         self._is_dict = isinstance(tables, Mapping)
+        tables = self._tables_in_format(tables)
         given = tables if self._is_dict else {schema.root: tables}
         rows = read_person_rows(tables, layout.declared, layout.encoders)
         self._frame_kinds = {name: frame_kind(table) for name, table in given.items()}
@@ -539,7 +556,7 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         layout = self._layout()
         given, drawn = (
             PersonRecords(layout, read_person_rows(part, layout.declared, layout.encoders))
-            for part in (tables, self.sample(_SCORED, random_state=0))
+            for part in (self._tables_in_format(tables), self.sample(_SCORED, random_state=0))
         )
         return pair_distances(given, drawn, layout, with_absent=with_absent)
 

@@ -9,7 +9,7 @@ from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._public_table import as_public_table
-from sklearn_dpgen.schema._rules import Rule
+from sklearn_dpgen.schema._rules import Rule, columns_of
 from sklearn_dpgen.tables._column_trees import ColumnTree
 from sklearn_dpgen.tables._marginals import (
     MAX_BLOCKS,
@@ -30,7 +30,7 @@ from sklearn_dpgen.tables._privacy_plan import (
     warn_of_noise,
 )
 from sklearn_dpgen.tables._releases import column_factors, column_trees, fine_encoder, noise_factors
-from sklearn_dpgen.tables._table_rules import TableRules, check_measured, columns_of
+from sklearn_dpgen.tables._table_rules import TableRules, check_measured
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import check_count, check_delta
 

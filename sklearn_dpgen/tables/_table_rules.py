@@ -25,7 +25,7 @@ from sklearn_dpgen.schema import (
 )
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import Derived, MadeUpColumn
-from sklearn_dpgen.schema._rules import Rule
+from sklearn_dpgen.schema._rules import Rule, columns_of
 from sklearn_dpgen.tables._conditional_sampling import checked_interval, read_conditions
 from sklearn_dpgen.tables._distributions import LogLinearTerm
 
@@ -35,7 +35,6 @@ __all__ = [
     "barred_pairs",
     "barred_term",
     "check_measured",
-    "columns_of",
     "is_number",
     "possible_cells",
 ]
@@ -579,17 +578,6 @@ def _declares(column, values):
 
 # Tolerance in steps of a grid.
 _ROUNDING = 1e-6
-
-
-def columns_of(rule):
-    """Return the names of all columns of a rule."""
-    if isinstance(rule, Inequality):
-        return rule.low, rule.high
-    if isinstance(rule, Implication):
-        return *rule.given, *rule.then
-    if isinstance(rule, Sum):
-        return rule.total, *rule.parts
-    return rule.column, *rule.given
 
 
 def _check_columns(rule, schema, label):

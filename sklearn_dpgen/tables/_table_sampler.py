@@ -15,11 +15,12 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._declarations import Maybe, demand, list_of
-from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE
+from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE, declared_public
 from sklearn_dpgen.preprocessing._records import check_saved_encoder
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._file import DeclaredParameter, declared_rules
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import AcceptanceRateMixin, ConditionalSamplerMixin
@@ -95,7 +96,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         that of its tuple, or the product of the weights of its columns. A single column of k labels
         has (k/32)^(1/3) times its weight, at least 1 and at most 3 times.
     constraints : list of rules or None, default=None
-        Public rules that every synthetic record satisfies:
+        Public rules that every synthetic record satisfies; None takes those of ``schema``:
         :class:`~sklearn_dpgen.schema.Inequality`, :class:`~sklearn_dpgen.schema.Implication`,
         :class:`~sklearn_dpgen.schema.Sum`, :class:`~sklearn_dpgen.schema.FunctionalDependency`.
         Private records that violate them are counted as they are. Totals and functionally
@@ -115,7 +116,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     unit : str or None, default=None
         Name of the column of X with the person of each row. The guarantee then protects persons
         with all of their rows. The column must be outside the schema or an Identifier in it, and
-        is not modelled. None protects rows.
+        is not modelled. None takes that of ``schema``, and protects rows if it has none.
     unit_weights : {"equal", "rows"}, default="equal"
         Weights of rows with ``unit``. "equal": each of the m rows of a person has weight 1/m, so
         that persons count once and the noise is that of one row each; the fit estimates the
@@ -144,10 +145,10 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         "certified" rounds counts and scores to a fine grid and adds exact discrete noise: see
         :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
     public : PublicTable, data frame, path or None, default=None
-        A public table with some of the columns, as the prior of the fit: see
-        :ref:`prior_of_public_tables` and :class:`~sklearn_dpgen.preprocessing.PublicTable`. It is
-        not protected, and must not be made from the private records, except by releases that are
-        paid for.
+        A public table with some of the columns, as the prior of the fit; None takes that of
+        ``schema``. See :ref:`prior_of_public_tables` and
+        :class:`~sklearn_dpgen.preprocessing.PublicTable`. It is not protected, and must not be made
+        from the private records, except by releases that are paid for.
 
     Attributes
     ----------
@@ -274,6 +275,10 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
     >>> sampler.fit(data.frame).sample(3, conditions={"idp": 1})["idp"].tolist()
     [1, 1, 1]
     """
+
+    # None is what the schema declares.
+    constraints = DeclaredParameter(declared_rules)
+    public = DeclaredParameter(declared_public)
 
     _saved_state: dict = {
         "noise_multiplier_": float | None,
@@ -604,7 +609,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         """
         check_is_fitted(self)
         self._warn_of_score()
-        X = self._without_unit(X)
+        (X,) = self._in_format(self._without_unit(X))
         if self._rules_ is None:
             return -float(pair_distances(X, self.law_, self.encoder_).mean())
         draw = partial(self._record_sampler(None).sample, most=_BLOCK)
@@ -652,7 +657,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         """The schema, with the discovered labels of open columns; it may be published."""
         check_is_fitted(self)
         fitted = self.encoder_.schema
-        return Schema(
+        return self.schema._with(
             {n: fitted[n] if n in self.schema.open_columns else c for n, c in self.schema.items()}
         )
 

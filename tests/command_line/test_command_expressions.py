@@ -3,8 +3,6 @@
 import pandas as pd
 import pytest
 
-from sklearn_dpgen.command_line._console import CommandError
-from sklearn_dpgen.command_line._expressions import read_rule, read_where
 from sklearn_dpgen.schema import (
     Categorical,
     Datetime,
@@ -15,6 +13,7 @@ from sklearn_dpgen.schema import (
     Schema,
     Sum,
 )
+from sklearn_dpgen.schema._expressions import Scope, read_rule, read_where
 
 SCHEMA = Schema(
     {
@@ -98,14 +97,14 @@ def test_a_condition_is_what_it_says(text, expected):
     ],
 )
 def test_what_is_no_condition_is_refused(text):
-    with pytest.raises(CommandError, match="--where"):
+    with pytest.raises(ValueError, match="--where"):
         read_where(text, SCHEMA)
 
 
 def test_an_unknown_column_is_named():
-    with pytest.raises(CommandError, match="'wards' is no column of the schema"):
+    with pytest.raises(ValueError, match="'wards' is no column of the schema"):
         read_where("wards == 'A'", SCHEMA)
-    with pytest.raises(CommandError, match="leaves no value of 'age'"):
+    with pytest.raises(ValueError, match="leaves no value of 'age'"):
         read_where("age < 20 and age > 30", SCHEMA)
 
 
@@ -126,7 +125,7 @@ def test_an_unknown_column_is_named():
     ],
 )
 def test_a_rule_is_what_it_says(text, rule):
-    assert read_rule(text, SCHEMA) == rule
+    assert read_rule(text, Scope(SCHEMA), "--rule") == rule
 
 
 @pytest.mark.parametrize(
@@ -134,8 +133,8 @@ def test_a_rule_is_what_it_says(text, rule):
     ["age", "age <= 3", "a == b", "a + b <= age", "a <= b <= age", "a == a + b", "age == 3 => age"],
 )
 def test_what_is_no_rule_is_refused(text):
-    with pytest.raises(CommandError, match="--rule"):
-        read_rule(text, SCHEMA)
+    with pytest.raises(ValueError, match="--rule"):
+        read_rule(text, Scope(SCHEMA), "--rule")
 
 
 STAYS = """\

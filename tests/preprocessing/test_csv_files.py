@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_dpgen.preprocessing import TabularEncoder, _files
+from sklearn_dpgen.preprocessing import CsvFile, TabularEncoder, _files
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import map_frames
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
@@ -218,13 +218,13 @@ ZIPPED = gzip.compress(TEXT.encode() * 50)
 REFUSED = {
     "semicolons": (
         f'"age";"job";"note"\n1;nurse;{SECRET}\n'.encode(),
-        ["commas", "have semicolons", "sep=';'"],
+        ["commas", "have semicolons", 'delimiter: ";"', "delimiter=';'"],
     ),
-    "tabs": (f"age\tjob\tnote\n1\tnurse\t{SECRET}\n".encode(), ["have tabs", r"sep='\t'"]),
-    "bars": (f"age|job|note\n1|nurse|{SECRET}\n".encode(), ["have vertical bars", "sep='|'"]),
+    "tabs": (f"age\tjob\tnote\n1\tnurse\t{SECRET}\n".encode(), ["have tabs", r"delimiter='\t'"]),
+    "bars": (f"age|job|note\n1|nurse|{SECRET}\n".encode(), ["have vertical bars", "delimiter='|'"]),
     "Latin-1": (
         more(f"34,nurse,{SECRET}é\n").decode().encode("latin-1"),
-        ["line 6 ", "Latin-1 or Windows-1252", "encoding='latin-1'"],
+        ["line 6 ", "Latin-1 or Windows-1252", "encoding: cp1252"],
     ),
     "names in Latin-1": ("age,job,note,é\n1,nurse,x,y\n".encode("latin-1"), ["line 1 ", "Latin-1"]),
     "UTF-16": (more(SECRET).decode().encode("utf-16"), ["is in UTF-16", "encoding='utf-16'"]),
@@ -273,6 +273,68 @@ def test_what_is_wrong_and_where(tmp_path, fault):
     # It is of the form alone: other texts of the same form have the same message.
     if b"secret" in data:
         assert message(written(path, data.replace(b"secret-7", b"hidden-8"))) == text
+
+
+FORMATS = {
+    "semicolons": (";", "utf-8"),
+    "tabs in Windows-1252": ("\t", "cp1252"),
+    "bars in UTF-16": ("|", "utf-16"),
+    "big-endian": (",", "utf-16-be"),
+    # Its second bytes may be those of a backslash or a bar.
+    "Shift JIS": ("|", "shift_jis"),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+@pytest.mark.parametrize("size", [7, 1 << 22])
+def test_a_stated_format_gives_the_same_records(tmp_path, monkeypatch, form, size):
+    """Also where a read ends within a character, and where texts hold the delimiter."""
+    monkeypatch.setattr(_files, "_BLOCK", size)
+    delimiter, encoding = form
+    note = "ソース表" if encoding == "shift_jis" else "naïve é"
+    text = f'age,job,note\n34,nurse,{note}\n35,baker,"a,b\n""c"""\n'
+    expected = rows_of(written(tmp_path / "plain.csv", text))
+    other = text.replace("a,b", "@").replace(",", delimiter).replace("@", "a,b")
+    for ending, pack in (("", bytes), (".gz", gzip.compress)):
+        path = written(tmp_path / f"other.csv{ending}", pack(other.encode(encoding)))
+        found = rows_of(CsvFile(path, delimiter=delimiter, encoding=encoding))
+        assert found == expected
+    # Negative twin: as by default it is refused.
+    with pytest.raises(ValueError, match="CSV file must"):
+        rows_of(written(tmp_path / "other.csv", other.encode(encoding)))
+
+
+def test_faults_of_a_stated_format_have_their_line_and_no_value(tmp_path):
+    rows = f"34;nurse;{SECRET}\n".encode() * 4
+    path = written(tmp_path / "table.csv", b"age;job;note\n" + rows + b"35;\x81baker;x\n")
+    text = message(CsvFile(path, delimiter=";", encoding="cp1252"))
+    assert "'cp1252': line 6 " in text
+    assert SECRET not in text
+    written(path, b"age;job;note\n" + rows + b"35;baker\n")
+    text = message(CsvFile(path, delimiter=";", encoding="cp1252"))
+    assert "line 6 " in text
+    assert "has 2" in text
+    # A file with commas is refused as one with semicolons is by default.
+    text = message(CsvFile(written(path, TEXT), delimiter=";"))
+    assert "by semicolons" in text
+    assert "have commas" in text
+
+
+def test_files_of_one_table_have_one_format(tmp_path):
+    first = CsvFile(written(tmp_path / "a.csv", TEXT.replace(",", ";")), delimiter=";")
+    second = written(tmp_path / "b.csv", TEXT)
+    with pytest.raises(ValueError, match="one delimiter and one encoding"):
+        rows_of([first, second])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"delimiter": ";;"}, {"delimiter": "x"}, {"encoding": "base64"}, {"encoding": "klingon"}],
+    ids=str,
+)
+def test_unknown_formats_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+        CsvFile("table.csv", **wrong)
 
 
 def test_each_fault_has_a_message_of_its_own(tmp_path):

@@ -1,18 +1,24 @@
 """Conditions and rules as texts, such as "age >= 65 and ward == 'B'", which are never evaluated."""
 
 import ast
+import keyword
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sklearn_dpgen.command_line._console import CommandError
-from sklearn_dpgen.exceptions import PublicError
+import pandas as pd
+
+from sklearn_dpgen.exceptions import PublicError, PublicValueError
+from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._labels import Ordinal
+from sklearn_dpgen.schema._rules import Implication, Inequality, Rule, Sum
 
 if TYPE_CHECKING:
     from sklearn_dpgen.schema import RelationalSchema, Schema
-    from sklearn_dpgen.schema._rules import Rule
 
-__all__ = ["read_rule", "read_where"]
+__all__ = ["Scope", "read_named_rule", "read_rule", "read_where", "rule_text"]
 
 _MOST_CHARACTERS = 10_000
 # A text in quotes, which stays as it is, or the name of a column in backticks.
@@ -25,7 +31,7 @@ _FORMS = (
 )
 
 
-def read_where(text: str, schema: "Schema | RelationalSchema") -> dict:
+def read_where(text: str, schema: "Schema | RelationalSchema", what: str = "--where") -> dict:
     """Return the conditions of ``sample`` that a text states.
 
     Parameters
@@ -34,6 +40,8 @@ def read_where(text: str, schema: "Schema | RelationalSchema") -> dict:
         Comparisons of columns with values, joined by ``and``, or by ``or`` for one column. A
         column of tables with keys is ``table.column``; names with spaces stand in backticks.
     schema : Schema or RelationalSchema
+    what : str, default="--where"
+        What the text is, for errors.
 
     Returns
     -------
@@ -42,15 +50,20 @@ def read_where(text: str, schema: "Schema | RelationalSchema") -> dict:
 
     Raises
     ------
-    CommandError
+    PublicValueError
         The text is not of this form, or names an unknown column.
     """
-    reader = _Reader(text, "--where", schema)
+    reader = _Reader(text, what, Scope(schema))
     sets = reader.conjunction(reader.tree)
-    return reader.nested(sets)
+    if not hasattr(schema, "order"):
+        return {name: values for (_, name), values in sets.items()}
+    found: dict[str, dict] = {}
+    for (table, name), values in sets.items():
+        found.setdefault(table, {})[name] = values
+    return found
 
 
-def read_rule(text: str, schema: "Schema") -> "Rule":
+def read_rule(text: str, scope: "Scope", what: str = "rules") -> Rule:
     """Return the rule that a text states.
 
     Parameters
@@ -58,7 +71,10 @@ def read_rule(text: str, schema: "Schema") -> "Rule":
     text : str
         ``a <= b`` or ``a < b`` for two columns, ``total == a + b``, or ``condition => condition``,
         each as in :func:`read_where`.
-    schema : Schema
+    scope : Scope
+        The columns, of one table.
+    what : str, default="rules"
+        What the text is, for errors.
 
     Returns
     -------
@@ -66,17 +82,17 @@ def read_rule(text: str, schema: "Schema") -> "Rule":
 
     Raises
     ------
-    CommandError
+    PublicValueError
         The text is not of this form, or names an unknown column.
     """
-    from sklearn_dpgen.schema import Implication, Inequality, Sum
-
     given, arrow, then = _split_arrow(text)
+    fault = None
     try:
         if arrow:
-            sides = (_Reader(side, "--rule", schema) for side in (given, then))
-            return Implication(*(side.nested(side.conjunction(side.tree)) for side in sides))
-        reader = _Reader(text, "--rule", schema)
+            sides = [_Reader(side, what, scope) for side in (given, then)]
+            sets = [side.conjunction(side.tree) for side in sides]
+            return Implication(*({scope.name(c): v for c, v in own.items()} for own in sets))
+        reader = _Reader(text, what, scope)
         tree = reader.tree
         if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
             names = [reader.sum_of(side) for side in (tree.left, tree.comparators[0])]
@@ -89,13 +105,213 @@ def read_rule(text: str, schema: "Schema") -> "Rule":
                 if len(total) == 1 < len(parts):
                     return Sum(total[0], parts)
     except PublicError as error:
-        if isinstance(error, CommandError):
-            raise
-        raise CommandError(f"--rule {text!r}: {error}") from None
-    raise CommandError(
-        "--rule must be 'a <= b', 'a < b', 'total == a + b' or 'condition => condition', got "
+        fault = str(error)
+    if fault is not None:
+        raise PublicValueError(fault if fault.startswith(what) else f"{what} {text!r}: {fault}")
+    raise PublicValueError(
+        f"{what} must be 'a <= b', 'a < b', 'total == a + b' or 'condition => condition', got "
         f"{text!r}."
     )
+
+
+def read_named_rule(
+    text: str, schema: "RelationalSchema", what: str = "--rule"
+) -> tuple[str, Rule]:
+    """Return the table and the rule that a text states, with columns named ``table.column``.
+
+    Parameters
+    ----------
+    text : str
+        As for :func:`read_rule`. The rule is of the rows of the lowest table that it names.
+    schema : RelationalSchema
+    what : str, default="--rule"
+        What the text is, for errors.
+
+    Raises
+    ------
+    PublicValueError
+        The text is not of this form, or names an unknown column.
+    """
+    whole, tables = Scope(schema), set()
+    before: set[str] = set()
+    for side in filter(None, _split_arrow(text)[::2]):
+        reader = _Reader(side, what, whole)
+        inner = {id(n.value) for n in ast.walk(reader.tree) if isinstance(n, ast.Attribute)}
+        for node in ast.walk(reader.tree):
+            if isinstance(node, ast.Attribute) and reader.prefix(node) == "previous":
+                before.add(reader.named(node.attr))
+            elif isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
+                column = reader.column(node)
+                tables |= set() if column is None else {column[0]}
+    if not tables:
+        tables = {t for t in schema.order if before and before <= {*schema[t].schema}}
+        tables = tables if len(tables) == 1 else set()
+    lowest = max(tables, key=lambda name: len(_above(schema, name)), default=None)
+    if lowest is None or not tables <= {*_above(schema, lowest)}:
+        raise PublicValueError(
+            f"{what} {text!r} must name columns of one table, as table.column, and of tables above "
+            "it."
+        )
+    return lowest, read_rule(text, Scope(schema, lowest), what)
+
+
+def rule_text(rule: Rule, scope: "Scope") -> str | None:
+    """Return a text that :func:`read_rule` reads as an equal rule, or None if there is none."""
+    text = None
+    with suppress(PublicError, TypeError, KeyError):
+        text = _text_of(rule, scope)
+        if text is not None and read_rule(text, scope) != rule:
+            text = None
+    return text
+
+
+def _text_of(rule, scope):
+    if isinstance(rule, Inequality):
+        return (
+            f"{scope.written(rule.low)} {'<' if rule.strict else '<='} {scope.written(rule.high)}"
+        )
+    if isinstance(rule, Sum):
+        return f"{scope.written(rule.total)} == {' + '.join(map(scope.written, rule.parts))}"
+    if not isinstance(rule, Implication):
+        return None
+    sides = [
+        " and ".join(_condition(name, values, scope) for name, values in side.items())
+        for side in (rule.given, rule.then)
+    ]
+    return " => ".join(sides)
+
+
+def _condition(name, values, scope):
+    """Return the text of the values of a column."""
+    written, declared = scope.written(name), scope.declared(name)
+    if not isinstance(values, list):
+        raise TypeError
+    intervals = [value for value in values if isinstance(value, pd.Interval)]
+    if not intervals:
+        texts = [_constant(value) for value in values]
+        return (
+            f"{written} == {texts[0]}" if len(texts) == 1 else f"{written} in [{', '.join(texts)}]"
+        )
+    parts = [
+        _interval(written, value, declared)
+        if isinstance(value, pd.Interval)
+        else f"{written} == {_constant(value)}"
+        for value in values
+    ]
+    return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
+
+
+def _interval(written, interval, declared):
+    low, high = _bounds(declared)
+    marks = [
+        "<=" if is_closed else "<" for is_closed in (interval.closed_left, interval.closed_right)
+    ]
+    left, right = (_constant(end) for end in (interval.left, interval.right))
+    if interval.left == low and interval.closed_left:
+        return f"{written} {marks[1]} {right}"
+    if interval.right == high and interval.closed_right:
+        return f"{written} {'>=' if interval.closed_left else '>'} {left}"
+    return f"{left} {marks[0]} {written} {marks[1]} {right}"
+
+
+def _constant(value):
+    if isinstance(value, pd.Timestamp):
+        whole = value == value.normalize()
+        return repr(value.strftime("%Y-%m-%d") if whole else value.isoformat())
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return repr(int(value))
+    if value is not None and not isinstance(value, str | int | float):
+        raise TypeError
+    return repr(value)
+
+
+class Scope:
+    """The columns that a text may name.
+
+    Parameters
+    ----------
+    schema : Schema, RelationalSchema, or mapping of tables to mappings of str to Column
+    table : str or None, default=None
+        A table of several: a name is then a column of it, ``previous.name`` one of the
+        row before, and ``table.name`` one of a row above. None is all tables.
+    """
+
+    def __init__(self, schema: Any, table: str | None = None) -> None:
+        self.schema, self.table = schema, table
+        self._tables: dict[Any, Mapping[str, Column]]
+        if not hasattr(schema, "order"):
+            self._tables = {None: schema} if table is None else dict(schema)
+        elif table is None:
+            self._tables = {name: schema[name].schema for name in schema.order}
+        else:
+            self._tables = {name: schema[name].schema for name in _above(schema, table)}
+
+    def find(self, prefix: str | None, name: str) -> tuple[Any, str]:
+        """Return the table and the name of a column; an error says why there is none.
+
+        Raises
+        ------
+        PublicValueError
+            The message is a part of a sentence.
+        """
+        own = self._tables.get(self.table)
+        if prefix == "previous" and self.table is not None and own is not None and name in own:
+            return prefix, name
+        if prefix is not None:
+            if prefix in self._tables and name in self._tables[prefix]:
+                return prefix, name
+            raise PublicValueError(f"'{prefix}.{name}' is no column of the schema")
+        if own is not None and name in own:
+            return self.table, name
+        tables = [table for table, columns in self._tables.items() if name in columns]
+        if len(tables) != 1:
+            what = "is in several tables" if tables else "is no column of the schema"
+            raise PublicValueError(f"{name!r} {what}")
+        return tables[0], name
+
+    def column(self, found: tuple[Any, str]) -> Column:
+        """Return the declaration of a column by its table and name."""
+        table, name = found
+        return self._tables[self.table if table == "previous" else table][name]
+
+    def name(self, found: tuple[Any, str]) -> str:
+        """Return the name of a column in a rule."""
+        table, name = found
+        return name if table == self.table else f"{table}.{name}"
+
+    def place(self, name: str) -> tuple[Any, str]:
+        """Return the table and the column of a name in a rule."""
+        own = self._tables[self.table]
+        if name not in own and self.table is not None:
+            for table in ("previous", *self._tables):
+                rest = name.removeprefix(f"{table}.")
+                if rest != name and rest in (own if table == "previous" else self._tables[table]):
+                    return table, rest
+        return self.find(None, name)
+
+    def declared(self, name: str) -> Column:
+        """Return the declaration of a name in a rule."""
+        return self.column(self.place(name))
+
+    def written(self, name: str) -> str:
+        """Return a name in a rule as a text has it."""
+        table, column = self.place(name)
+        parts = [column] if table == self.table else [table, column]
+        return ".".join(part if _is_plain(part) else f"`{part}`" for part in parts)
+
+
+def _above(schema, table):
+    """Return a table and those above it."""
+    found = []
+    while table is not None:
+        found.append(table)
+        table = schema.parent(table)
+    return found
+
+
+def _is_plain(name):
+    is_word = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+    return is_word and not name.startswith("_column_")
 
 
 def _split_arrow(text):
@@ -108,11 +324,11 @@ def _split_arrow(text):
 class _Reader:
     """The syntax tree of a text, of which a few forms are read and the others are refused."""
 
-    def __init__(self, text, option, schema):
-        self.text, self.option, self.schema = text, option, schema
+    def __init__(self, text, what, scope):
+        self.text, self.what, self.scope = text, what, scope
         self._quoted = {}
         if len(text) > _MOST_CHARACTERS:
-            raise CommandError(f"{option} must have at most {_MOST_CHARACTERS} characters.")
+            raise PublicValueError(f"{what} must have at most {_MOST_CHARACTERS} characters.")
         tree: ast.expr | None = None
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             tree = ast.parse(_QUOTED.sub(self._hide, text).strip(), mode="eval").body
@@ -129,16 +345,15 @@ class _Reader:
 
     def fault(self, what):
         """Return the error that says what is wrong."""
-        return CommandError(f"{self.option} {self.text!r} {what}: it must be {_FORMS}.")
+        return PublicValueError(f"{self.what} {self.text!r} {what}: it must be {_FORMS}.")
 
-    def nested(self, sets):
-        """Return conditions by column, or by table and column."""
-        if not hasattr(self.schema, "order"):
-            return {name: values for (_, name), values in sets.items()}
-        found: dict[str, dict] = {}
-        for (table, name), values in sets.items():
-            found.setdefault(table, {})[name] = values
-        return found
+    def named(self, name):
+        """Return a name as it is written in backticks."""
+        return self._quoted.get(name, name)
+
+    def prefix(self, node):
+        """Return what stands before the dot of a node, or None."""
+        return self.named(node.value.id) if isinstance(node.value, ast.Name) else None
 
     def conjunction(self, node):
         """Return the values of each column under a node."""
@@ -179,36 +394,22 @@ class _Reader:
 
     def column(self, node):
         """Return the table and the name of a column, or None for another node."""
+        parts = None
         if isinstance(node, ast.Name):
-            name = self._quoted.get(node.id, node.id)
-            if not hasattr(self.schema, "order"):
-                tables = [None] if name in self.schema else []
-            else:
-                order = self.schema.order
-                tables = [table for table in order if name in self.schema[table].schema]
-            if len(tables) != 1:
-                what = "is in several tables" if tables else "is no column of the schema"
-                raise CommandError(f"{self.option} {self.text!r}: {name!r} {what}.")
-            return tables[0], name
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            table, name = (self._quoted.get(n, n) for n in (node.value.id, node.attr))
-            if table in getattr(self.schema, "order", ()) and name in self.schema[table].schema:
-                return table, name
-            raise CommandError(
-                f"{self.option} {self.text!r}: '{table}.{name}' is no column of the schema."
-            )
-        return None
-
-    def declared(self, column):
-        """Return the declaration of a column."""
-        table, name = column
-        return self.schema[name] if table is None else self.schema[table].schema[name]
+            parts = None, self.named(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            parts = self.prefix(node), self.named(node.attr)
+        if parts is None:
+            return None
+        try:
+            return self.scope.find(*parts)
+        except PublicValueError as error:
+            fault = str(error)
+        raise PublicValueError(f"{self.what} {self.text!r}: {fault}.")
 
     def values(self, column, sign, node, *, is_mirrored):
         """Return the values and intervals that compare with a constant."""
-        import pandas as pd
-
-        declared = self.declared(column)
+        declared = self.scope.column(column)
         if isinstance(sign, ast.In | ast.NotIn):
             if is_mirrored or not isinstance(node, ast.List | ast.Tuple | ast.Set):
                 raise self.fault("needs a list after 'in'")
@@ -241,8 +442,6 @@ class _Reader:
 
     def others(self, declared, given):
         """Return the declared values but for some; nulls are neither."""
-        import pandas as pd
-
         labels = _labels(declared)
         if labels is not None:
             return [label for label in labels if label not in given]
@@ -267,13 +466,11 @@ class _Reader:
                 if kept is not None and kept not in found:
                     found.append(kept)
         if not found:
-            raise CommandError(f"{self.option} {self.text!r} leaves no value of {column[1]!r}.")
+            raise PublicValueError(f"{self.what} {self.text!r} leaves no value of {column[1]!r}.")
         return found
 
     def constant(self, node, declared):
         """Return the value of a constant in the type of a column."""
-        import pandas as pd
-
         sign = 1
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             sign, node = -1, node.operand
@@ -301,7 +498,7 @@ class _Reader:
             parts = [self.sum_of(side) for side in (node.left, node.right)]
             return parts[0] + parts[1] if all(parts) else []
         column = self.column(node)
-        return [] if column is None else [column[1]]
+        return [] if column is None else [self.scope.name(column)]
 
 
 def _labels(declared):
@@ -311,29 +508,21 @@ def _labels(declared):
 
 
 def _is_ordered(declared):
-    from sklearn_dpgen.schema import Ordinal
-
     return isinstance(declared, Ordinal)
 
 
 def _bounds(declared):
     """Return the declared bounds of numbers or dates."""
-    import pandas as pd
-
     ends = declared.low, declared.high
     return tuple(pd.Timestamp(end) if _is_date(declared) else float(end) for end in ends)
 
 
 def _is_date(declared):
-    from sklearn_dpgen.schema import Datetime
-
     return isinstance(declared, Datetime)
 
 
 def _common(a, b):
     """Return the common part of two values or intervals, or None."""
-    import pandas as pd
-
     if not isinstance(a, pd.Interval) and not isinstance(b, pd.Interval):
         return a if a == b else None
     if not isinstance(a, pd.Interval):
