@@ -26,6 +26,7 @@ _RESOLVED = {
 }
 # The words of a schema or of a codebook whose items are labels.
 _LABELS = {"categories", "values", "missing", "codes", "choices", "levels", "enum"}
+# Those of a classification, and of a rule.
 _LABELS |= {"hierarchy", "mapping"}
 # Numbers that are written in one way only, as a file of another program has them too.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.(0|[0-9]*[1-9])(e[+-]?[0-9]+)?)?")
@@ -60,7 +61,10 @@ _Dumper.add_representer(str, _represent_text)
 
 def dump_yaml(declaration: Any) -> str:
     """Return a declaration as YAML that all readers read as the same."""
-    return yaml.dump(declaration, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    text = yaml.dump(declaration, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    # Marks such as a line separator are lost unless they are escaped.
+    is_shown = all(character.isprintable() for line in text.split("\n") for character in line)
+    return text if is_shown else yaml.dump(declaration, Dumper=_Dumper, sort_keys=False)
 
 
 def read_yaml(text: str, what: str = "text") -> Any:
