@@ -52,7 +52,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper, text):
-    style = "'" if _LIKE_NUMBER.fullmatch(text) else None
+    # Other line breaks than those of Unix are only safe in double quotes.
+    style = "'" if _LIKE_NUMBER.fullmatch(text) else None if text.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -61,10 +62,7 @@ _Dumper.add_representer(str, _represent_text)
 
 def dump_yaml(declaration: Any) -> str:
     """Return a declaration as YAML that all readers read as the same."""
-    text = yaml.dump(declaration, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    # Marks such as a line separator are lost unless they are escaped.
-    is_shown = all(character.isprintable() for line in text.split("\n") for character in line)
-    return text if is_shown else yaml.dump(declaration, Dumper=_Dumper, sort_keys=False)
+    return yaml.dump(declaration, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def read_yaml(text: str, what: str = "text") -> Any:
