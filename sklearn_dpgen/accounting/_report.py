@@ -208,7 +208,8 @@ class PrivacyReport(Guarantee):
     def attack_risk(self) -> AttackRisk:
         """Return the risk of attacks on the release, from its privacy profile."""
         known = self.releases or math.isfinite(self.epsilon)
-        return AttackRisk(self.profile() if known else None, unit=self.unit)
+        profile = self.profile() if known else None
+        return AttackRisk(profile, unit=self.unit, neighbours=self.neighbours)
 
 
 def _checked_tables(tables):
