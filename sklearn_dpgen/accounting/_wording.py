@@ -239,6 +239,12 @@ _CAVEATS: dict[str, str] = {
 _ON_DRAWS = (Caveat.FLOATING_POINT, Caveat.CERTIFIED_NOISE, Caveat.LOCAL_FLOATING_POINT)
 _ON_CHANNELS = (Caveat.BEST_RUN_ALONE, Caveat.FAILING_FITS)
 _ON_CALLS = (Caveat.EACH_CALL, Caveat.EACH_FIT_AND_SCORE)
+_ON_EARLIER = (
+    Caveat.EARLIER_FITS,
+    Caveat.EARLIER_EMBEDDINGS,
+    Caveat.CANDIDATES_AND_EMBEDDING,
+    Caveat.FROZEN_ESTIMATOR,
+)
 _SHARED: dict[str, str] = {
     Shared.CLASS: "class",
     Shared.GROUP: "sensitive feature",
@@ -433,15 +439,17 @@ def spending_rows(report, *, seed: int | None = None) -> list[tuple[str, str]]:
             f"ledger of {report.ledger['dataset']!r}, up to this release. Later ones add to it"
         )
     many = _units(report)["units"]
+    public = public_texts(report)
+    free = f". Taken as public: {', '.join(public)}" if public else ""
     rows = [
         ("spent by this release", spent),
         ("spent by all releases", total),
         (
             "chosen at no cost",
             "the budget, the bounds and labels of the schema, rules, the target and all other "
-            f"settings. If one of them was chosen by looking at the {many}, or at scores that were "
-            "not paid for, the guarantee does not cover that choice",
+            "settings, which the guarantee takes as chosen without the " + many + free,
         ),
+        ("chosen without being paid", _unpaid_text(report)),
     ]
     if report.public_tables:
         rows.append(("public tables", public_tables_text(report)))
@@ -454,6 +462,39 @@ def spending_rows(report, *, seed: int | None = None) -> list[tuple[str, str]]:
         text = f"{seed}; the model, this seed and these versions give the same rows, at no cost"
         rows.append(("seed of the rows", text))
     return rows
+
+
+def _unpaid_text(report):
+    """Return what is known of choices that read the records and were not charged."""
+    many = _units(report)["units"]
+    charge = report.ledger["charge"] if report.ledger else None
+    if charge is None:
+        text = (
+            "not known: no ledger was charged, so this statement cannot know of other fits, of "
+            "searches, or of a budget that was chosen by their results"
+        )
+    elif charge == 1:
+        text = (
+            "nothing that the ledger knows: it has no earlier charge. It cannot know of fits that "
+            "did not charge it"
+        )
+    else:
+        text = (
+            f"nothing that the ledger knows: its {charge - 1} earlier "
+            f"{'charge is' if charge == 2 else 'charges are'} paid for and in the total, whatever "
+            "was chosen by their results. It cannot know of fits that did not charge it"
+        )
+    looked = (
+        f"Whoever chose a setting by looking at the {many}, or at scores that were not paid for, "
+        "has a larger loss than is stated"
+    )
+    searched = any(event.what is Released.BEST_OF_RUNS for event in report.events)
+    parts = [text, *(["The search for the best fit is paid for by this release"] * searched)]
+    return (
+        ". ".join([*parts, looked])
+        + "."
+        + "".join(f" {sentence}" for sentence in _found(report, _ON_EARLIER))
+    )
 
 
 def protected_text(guarantee: Guarantee) -> str:

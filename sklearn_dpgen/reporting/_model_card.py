@@ -22,6 +22,7 @@ from sklearn_dpgen.accounting._wording import (
     public_texts,
     relation_text,
     review_rows,
+    spending_rows,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.reporting._registry import declaration_text, escaped, registry_entry
@@ -514,7 +515,9 @@ def _parts(content):
         # Who is protected is the first question about tables with keys.
         guarantee["rows"].sort(key=lambda row: row[0] != "protected")
         yield guarantee
-    yield _part("model", "Model", PrivacyReport.from_dict(privacy).title, rows)
+    report, audit = PrivacyReport.from_dict(privacy), (content["audit"] or {}).get("result")
+    yield _part("spending", "What was spent, chosen and drawn", None, spending_rows(report))
+    yield _part("model", "Model", report.title, rows)
     for i, table in enumerate(tables or ()):
         rows = [*_table_rows(table)]
         rows += [(shorten(c["name"], 80), declaration_text(c)) for c in table["columns"]]
@@ -541,7 +544,6 @@ def _parts(content):
     yield _part("risk", "Attack risk", f"Bounds for the best attacker, who knows {known}.", rows)
     if content["audit"] is not None:
         yield _part("audit", "Audit", _AUDIT_NOTE, [], content["audit"]["text"])
-    report, audit = PrivacyReport.from_dict(privacy), (content["audit"] or {}).get("result")
     yield _part("reviewers", "Questions of reviewers", _REVIEWERS, review_rows(report, audit))
     rows = identification_rows(report, risk, audit)
     yield _part("identification", "Singling out, linkability, inference", _IDENTIFICATION, rows)

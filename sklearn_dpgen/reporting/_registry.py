@@ -218,7 +218,8 @@ def _implementation(content, report, justification, access_controls):
     )
     entry = {
         "preprocessing_and_hyperparameter_tuning": escaped(
-            f"chosen at no cost: {spending['chosen at no cost']}"
+            f"Chosen at no cost: {spending['chosen at no cost']}. Chosen without being paid: "
+            f"{spending['chosen without being paid']}"
         ),
         "mechanisms": f"{escaped(mechanisms)} Access control: {controls}",
         "composition": escaped(accountant_text(report, grid=report.discretization)),
