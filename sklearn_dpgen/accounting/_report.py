@@ -179,6 +179,13 @@ class PrivacyReport(Guarantee):
         """The neighbouring relation in words, with its public facts."""
         return relation_text(self)
 
+    def __repr__(self):
+        seeded = "SEEDED " if self.is_seeded else ""
+        return (
+            f"<{seeded}PrivacyReport of {self.name}: (epsilon, delta) = ({self.epsilon:.6g}, "
+            f"{self.delta:.3g}), {self.neighbouring}>"
+        )
+
     def _repr_html_(self) -> str:
         return notebook(
             f"(ε, δ) = ({self.epsilon:.6g}, {self.delta:.3g})",

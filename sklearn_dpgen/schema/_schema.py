@@ -18,8 +18,10 @@ from sklearn_dpgen.schema._column import Column, Identifier, IntervalColumn, giv
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
+from sklearn_dpgen.schema._shown import column_rows, schema_text
 from sklearn_dpgen.schema._texts import dump_yaml, near_names, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
+from sklearn_dpgen.utils._html import notebook
 
 __all__ = ["Schema", "SchemaDraft"]
 
@@ -110,7 +112,12 @@ class Schema(Mapping):
         return hash(tuple(self.items()))
 
     def __repr__(self):
-        return f"Schema({self._columns!r})"
+        return schema_text(self)
+
+    def _repr_html_(self) -> str:
+        head = ("column", "type", "declaration")
+        rows = [*column_rows(self)]
+        return notebook(f"Schema of {len(self)} columns", table=(head, rows))
 
     @property
     def domain(self) -> Product:
