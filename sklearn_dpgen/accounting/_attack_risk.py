@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from sklearn_dpgen.accounting._composition import ComposedProfile
+from sklearn_dpgen.accounting._guarantee import Neighbours
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._html import notebook
-from sklearn_dpgen.utils._validation import set_fields
+from sklearn_dpgen.utils._validation import check_count, set_fields
 
 __all__ = ["AttackRisk"]
 
@@ -37,6 +38,8 @@ class AttackRisk:
     unit : str or None, default=None
         The column that identifies a person, if all records of a person are protected together.
         It changes only the wording.
+    neighbours : Neighbours, default="replace_one"
+        The neighbouring relation of the profile, which :meth:`guess_among` needs.
 
     See Also
     --------
@@ -56,6 +59,17 @@ class AttackRisk:
     The probability of a correct guess from even odds is 1/2 + δ(0)/2 on average over the releases;
     rare releases can reveal more, with probabilities bounded by the curve.
 
+    Let G(α) be the true positive rate at the false positive rate α. If k values of one record are
+    equally likely, a guess that names value i with probability p_i where it is true has a mean s of
+    the p_i. For i ≠ j, p_i is at most G of the probability of naming i where j is true, and for a
+    fixed j these add up to 1 − p_j. As G is concave, s ≤ G((1 − s) / (k − 1)), with equality for
+    randomized response on k values. So each ε gives the bound s ≤ (δ(ε) + c) / (1 + c) with
+    c = e^ε / (k − 1). If neighbours differ by an addition or a removal, two values are two steps
+    apart, and G ∘ G takes the place of G.
+
+    For the privacy loss L, δ(ε) ≥ (1 − e^{ε − c}) P(L > c) for each ε < c. So the odds grow by more
+    than a factor e^c with a probability of at most the minimum of δ(ε) / (1 − e^{ε − c}).
+
     References
     ----------
     .. [1] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022, Proposition 6 and
@@ -74,8 +88,10 @@ class AttackRisk:
 
     profile: PrivacyProfile | None
     unit: str | None = None
+    neighbours: str = Neighbours.REPLACE_ONE
 
     def __post_init__(self):
+        set_fields(self, neighbours=Neighbours(self.neighbours))
         profile = self.profile
         if isinstance(profile, ComposedProfile) and [n for _, n in profile.releases] == [1]:
             set_fields(self, profile=profile.releases[0][0])
@@ -136,6 +152,55 @@ class AttackRisk:
         if self.profile is None:
             return 1.0
         return 1 - prior + prior * float(self.profile.delta(math.log((1 - prior) / prior)))
+
+    def guess_among(self, n_values: int) -> float:
+        """Return the largest probability of naming the right one of equally likely values.
+
+        The values are of one record, or of the records of one person, that may replace each other
+        in a neighbour. They stand for the values of an attribute, or for persons of whom one is in
+        the data.
+
+        Parameters
+        ----------
+        n_values : int
+            Number of values, at least 2. A guess without the release is right in 1 / n_values of
+            the cases.
+
+        Returns
+        -------
+        float
+        """
+        n_values = check_count(n_values, "n_values")
+        if n_values < 2:
+            raise PublicValueError(f"n_values must be at least 2, got {n_values}.")
+        if self.profile is None:
+            return 1.0
+        steps = 2 if self.neighbours is Neighbours.ADD_OR_REMOVE else 1
+        return _most_right(self.profile.delta, n_values, steps)
+
+    def odds_exceed(self, factor: float) -> float:
+        """Return a bound on the probability that an attacker's odds grow by more than a factor.
+
+        By Bayes' rule, whatever the odds of one neighbour against the other were before the
+        release.
+
+        Parameters
+        ----------
+        factor : float
+            Larger than 1.
+
+        Returns
+        -------
+        float
+            The least δ(ε) / (1 − e^ε / factor) for 0 ≤ ε < log(factor), at most 1.
+        """
+        if not factor > 1:
+            raise PublicValueError(f"factor must be larger than 1, got {factor!r}.")
+        if self.profile is None:
+            return 1.0
+        epsilon = np.linspace(0, math.log(factor), 512, endpoint=False)
+        bounds = self.profile.delta(epsilon) / -np.expm1(epsilon - math.log(factor))
+        return float(min(bounds.min(), 1.0))
 
     @property
     def true_positive_rates(self) -> dict[float, float]:
@@ -231,6 +296,29 @@ def _least_rate(delta, fpr):
         low = epsilon[rows, np.maximum(best - 1, 0)]
         high = epsilon[rows, np.minimum(best + 1, _N_POINTS - 1)]
     return rate
+
+
+def _most_right(delta, n_values, steps):
+    """Return the minimum of (δ(ε) + c) / (1 + c) for c = e^ε / (k − 1), of one or two steps."""
+    # Beyond it, the bound is above 0.99. In the outer one of two steps, rates exceed one half too.
+    high = np.full(steps, math.log(100 * (n_values - 1)))
+    low = np.array([-high[0], 0.0])[-steps:]
+    least = 1.0
+    for _ in range(_N_ZOOMS):
+        grids = np.linspace(low, high, _N_POINTS)
+        epsilon, failure = grids[:, 0], delta(grids[:, 0])
+        if steps == 2:
+            # δ + e^ε G(α), where G(α) is at most δ' + e^ε' α.
+            failure = failure[:, None] + np.exp(epsilon)[:, None] * delta(grids[:, 1])
+            epsilon = epsilon[:, None] + grids[:, 1]
+        share = np.exp(epsilon) / (n_values - 1)
+        bounds = (failure + share) / (1 + share)
+        best = np.unravel_index(bounds.argmin(), bounds.shape)
+        least = min(least, float(bounds[best]))
+        places, steps_of = np.array(best), np.arange(steps)
+        low = grids[np.maximum(places - 1, 0), steps_of]
+        high = grids[np.minimum(places + 1, _N_POINTS - 1), steps_of]
+    return least
 
 
 def _percent(share):

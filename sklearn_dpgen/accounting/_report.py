@@ -179,6 +179,13 @@ class PrivacyReport(Guarantee):
         """The neighbouring relation in words, with its public facts."""
         return relation_text(self)
 
+    def __repr__(self):
+        seeded = "SEEDED " if self.is_seeded else ""
+        return (
+            f"<{seeded}PrivacyReport of {self.name}: (epsilon, delta) = ({self.epsilon:.6g}, "
+            f"{self.delta:.3g}), {self.neighbouring}>"
+        )
+
     def _repr_html_(self) -> str:
         return notebook(
             f"(ε, δ) = ({self.epsilon:.6g}, {self.delta:.3g})",
@@ -208,7 +215,8 @@ class PrivacyReport(Guarantee):
     def attack_risk(self) -> AttackRisk:
         """Return the risk of attacks on the release, from its privacy profile."""
         known = self.releases or math.isfinite(self.epsilon)
-        return AttackRisk(self.profile() if known else None, unit=self.unit)
+        profile = self.profile() if known else None
+        return AttackRisk(profile, unit=self.unit, neighbours=self.neighbours)
 
 
 def _checked_tables(tables):

@@ -31,6 +31,7 @@ from sklearn_dpgen.accounting._profiles import (
     SampledProfile,
 )
 from sklearn_dpgen.accounting._selection import BoundedRangeProfile, RandomStoppingProfile
+from sklearn_dpgen.utils._html import percent, percent_up
 
 __all__ = [
     "accountant_text",
@@ -38,12 +39,15 @@ __all__ = [
     "caveat_texts",
     "count_words",
     "events_text",
+    "identification_rows",
     "ledger_text",
     "number_words",
+    "protected_text",
     "public_tables_text",
     "public_texts",
     "relation_text",
     "report_rows",
+    "review_rows",
     "sampler_text",
     "spending_rows",
 ]
@@ -230,6 +234,22 @@ _CAVEATS: dict[str, str] = {
         "private records, or only by releases that are paid for: the cost of these is not part of "
         "epsilon, and adds to it."
     ),
+}
+# Caveats that answer the questions of reviewers about draws, and about what else shows records.
+_ON_DRAWS = (Caveat.FLOATING_POINT, Caveat.CERTIFIED_NOISE, Caveat.LOCAL_FLOATING_POINT)
+_ON_CHANNELS = (Caveat.BEST_RUN_ALONE, Caveat.FAILING_FITS)
+_ON_CALLS = (Caveat.EACH_CALL, Caveat.EACH_FIT_AND_SCORE)
+_ON_EARLIER = (
+    Caveat.EARLIER_FITS,
+    Caveat.EARLIER_EMBEDDINGS,
+    Caveat.CANDIDATES_AND_EMBEDDING,
+    Caveat.FROZEN_ESTIMATOR,
+)
+_SHARED: dict[str, str] = {
+    Shared.CLASS: "class",
+    Shared.GROUP: "sensitive feature",
+    Shared.LABEL: "label",
+    Shared.DOMAIN: "domain",
 }
 _PROFILES = {
     GaussianProfile: "Gaussian mechanism",
@@ -419,15 +439,17 @@ def spending_rows(report, *, seed: int | None = None) -> list[tuple[str, str]]:
             f"ledger of {report.ledger['dataset']!r}, up to this release. Later ones add to it"
         )
     many = _units(report)["units"]
+    public = public_texts(report)
+    free = f". Taken as public: {', '.join(public)}" if public else ""
     rows = [
         ("spent by this release", spent),
         ("spent by all releases", total),
         (
             "chosen at no cost",
             "the budget, the bounds and labels of the schema, rules, the target and all other "
-            f"settings. If one of them was chosen by looking at the {many}, or at scores that were "
-            "not paid for, the guarantee does not cover that choice",
+            "settings, which the guarantee takes as chosen without the " + many + free,
         ),
+        ("chosen without being paid", _unpaid_text(report)),
     ]
     if report.public_tables:
         rows.append(("public tables", public_tables_text(report)))
@@ -440,6 +462,236 @@ def spending_rows(report, *, seed: int | None = None) -> list[tuple[str, str]]:
         text = f"{seed}; the model, this seed and these versions give the same rows, at no cost"
         rows.append(("seed of the rows", text))
     return rows
+
+
+def _unpaid_text(report):
+    """Return what is known of choices that read the records and were not charged."""
+    many = _units(report)["units"]
+    charge = report.ledger["charge"] if report.ledger else None
+    if charge is None:
+        text = (
+            "not known: no ledger was charged, so this statement cannot know of other fits, of "
+            "searches, or of a budget that was chosen by their results"
+        )
+    elif charge == 1:
+        text = (
+            "nothing that the ledger knows: it has no earlier charge. It cannot know of fits that "
+            "did not charge it"
+        )
+    else:
+        text = (
+            f"nothing that the ledger knows: its {charge - 1} earlier "
+            f"{'charge is' if charge == 2 else 'charges are'} paid for and in the total, whatever "
+            "was chosen by their results. It cannot know of fits that did not charge it"
+        )
+    looked = (
+        f"Whoever chose a setting by looking at the {many}, or at scores that were not paid for, "
+        "has a larger loss than is stated"
+    )
+    searched = any(event.what is Released.BEST_OF_RUNS for event in report.events)
+    parts = [text, *(["The search for the best fit is paid for by this release"] * searched)]
+    return (
+        ". ".join([*parts, looked])
+        + "."
+        + "".join(f" {sentence}" for sentence in _found(report, _ON_EARLIER))
+    )
+
+
+def protected_text(guarantee: Guarantee) -> str:
+    """Return the unit of protection: a record, or a person with all rows."""
+    if guarantee.unit is not None:
+        return f"a person: all rows with one value in column {guarantee.unit!r}"
+    if guarantee.is_local:
+        return "one person's record, before it leaves the person"
+    return (
+        "a record: a person with several records is not protected as a whole, as their losses "
+        "add up"
+    )
+
+
+def review_rows(report, audit: dict | None = None) -> list[tuple[str, str]]:
+    """Return answers to the questions of reviewers, as pairs of a question and its answer.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+    audit : dict or None
+        The result of an audit, as plain containers.
+
+    Returns
+    -------
+    list of tuple of str
+    """
+    spent = dict(spending_rows(report))
+    budget = f"{spent['spent by this release']}. All releases: {spent['spent by all releases']}"
+    noise = [f"{name} {scale:.4g}" for name, scale in _scales(report)]
+    mechanism = "; ".join(
+        [report.title, sampler_text(report), *(["noise scale: " + ", ".join(noise)] * bool(noise))]
+    )
+    bounds = bounds_text(report) or "not stated"
+    if report.sensitivity is not None:
+        bounds = f"{report.sensitivity:.6g} ({bounds})"
+    if report.is_local:
+        trust = "nobody: each record is randomized by its person before anybody else sees it"
+        exposure = "randomized answers alone are collected"
+        access = "to the records, their persons alone. Randomized answers may be seen by anybody"
+    else:
+        trust = (
+            "the curator, who holds the records, computes the releases from them and keeps the "
+            "draws of the noise secret; nobody who receives a release"
+        )
+        exposure = (
+            "the curator collects and stores the records as they are. The guarantee is about the "
+            "releases, and does not cover collection, transfer or storage"
+        )
+        access = (
+            "to the releases, anybody. Who may read the records is not known here, and is for the "
+            "publisher to answer"
+        )
+    draws = [report.noise_source]
+    if report.is_seeded:
+        draws.append("SEEDED: the guarantee is void for whoever knows or guesses the seed")
+    if report.rounding:
+        draws.append(f"draws differ from exact ones by {report.rounding:.2g} in total variation")
+    channels = "the duration and the use of memory of a fit, and its messages on the machine"
+    where = "the devices of the persons" if report.is_local else "a machine that is not shared"
+    queries = "not answered: the release is what it is, and what is computed from it is free"
+    return [
+        ("unit of privacy", protected_text(report)),
+        ("neighbouring data sets", relation_text(report)),
+        ("not protected", _unprotected_text(report)),
+        ("budget", budget),
+        ("parties that are trusted", trust),
+        ("mechanisms", mechanism),
+        ("sensitivity", bounds),
+        ("accounting", accountant_text(report, grid=report.discretization)),
+        ("data collection exposure", exposure),
+        ("floating point", "; ".join(draws) + ". " + " ".join(_found(report, _ON_DRAWS))),
+        (
+            "side channels",
+            " ".join(
+                [f"{channels}, are not covered: fit on {where}.", *_found(report, _ON_CHANNELS)]
+            ),
+        ),
+        ("access control", access),
+        ("interactive queries", " ".join(_found(report, _ON_CALLS)) or queries),
+        ("utility", "; ".join(f"{name}: {text}" for name, text in report.precision.items())
+         or "not stated by the guarantee"),
+        ("correctness", _audit_text(audit)),
+    ]  # fmt: skip
+
+
+def _scales(report):
+    if isinstance(report.noise_scale, dict):
+        return list(report.noise_scale.items())
+    return [] if report.noise_scale is None else [("of each value", report.noise_scale)]
+
+
+def _found(guarantee, kinds):
+    """Return the sentences of some kinds of caveats that a guarantee has."""
+    return [_CAVEATS[caveat] for caveat in guarantee.caveats if caveat in kinds]
+
+
+def _unprotected_text(report):
+    public = [*public_texts(report), *(f"table {name}" for name in report.public_tables)]
+    shared = [_SHARED[name] for name in report.shared]
+    parts = [f"public: {', '.join(public)}"] if public else []
+    if shared:
+        parts.append(f"a record by its {' and '.join(shared)}, which neighbours share")
+    parts.append("what follows from the records of others, such as a common association")
+    return "; ".join(parts)
+
+
+def _audit_text(audit):
+    if audit is None:
+        return "no audit is part of this statement"
+    if not {"is_violation", "epsilon_lower", "claimed", "confidence"} <= audit.keys():
+        return "an audit is part of this statement"
+    found = "VIOLATION found" if audit["is_violation"] else "no violation found"
+    lower, claimed = audit["epsilon_lower"], audit["claimed"]["epsilon"]
+    return (
+        f"an audit by attacks: {found}; epsilon is at least {_number(lower)} of {_number(claimed)} "
+        f"claimed, with confidence {float(audit['confidence']):.6g}"
+    )
+
+
+def _number(value):
+    return "an unknown number" if value is None else f"{float(value):.4g}"
+
+
+def identification_rows(report, risk: dict, audit: dict | None = None) -> list[tuple[str, str]]:
+    """Return bounds on singling out, linkability and inference, and what an intruder knows.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+    risk : dict
+        Its attack risk, as :func:`~sklearn_dpgen.reporting._model_card.risk_facts` returns it.
+    audit : dict or None
+        The result of an audit, as plain containers.
+
+    Returns
+    -------
+    list of tuple of str
+    """
+    one = "record" if report.unit is None and not report.is_local else "person"
+    known = "all other records" if report.unit is None else "the records of all other persons"
+    public = public_texts(report)
+    used = "answered with a given value" if report.is_local else "is in the data"
+    rates = ", ".join(
+        f"{percent_up(rate)} at {100 * float(fpr):g}% false alarms"
+        for fpr, rate in risk["true_positive_rates"].items()
+    )
+    guesses = {
+        int(n): f"{percent_up(rate)} among {n}, and {percent(1 / int(n))} without the release"
+        for n, rate in risk["guess_among"].items()
+    }
+    odds = ", ".join(
+        f"more than {float(factor):g} times in {_rare(share)} of the cases"
+        for factor, share in risk["odds_exceed"].items()
+    )
+    shared = [_SHARED[name] for name in report.shared]
+    inference = (
+        f"a value of an attribute of one {one}, of several equally likely ones, is named rightly "
+        f"in at most {'; '.join(guesses[n] for n in sorted(guesses)[:2])}"
+    )
+    if shared:
+        inference += f". The {' and '.join(shared)} of a record is not protected"
+    rows = [
+        (
+            "motivated intruder",
+            f"knows {known}, the method with all settings, everything that was released"
+            + (f", and what is public ({', '.join(public)})" if public else "")
+            + "; computes without limit; does not know the draws of the noise",
+        ),
+        ("singling out", f"whether a given {one} {used} is found in at most {rates}"),
+        (
+            "linkability",
+            f"which of several equally likely {one}s {used} is named rightly in at most "
+            + "; ".join(guesses[n] for n in sorted(guesses)[1:]),
+        ),
+        ("inference", inference),
+        (
+            "evidence",
+            f"by Bayes' rule the odds of a guess about one {one} grow {odds}",
+        ),
+        (
+            "measured attack",
+            "none is part of this statement"
+            if audit is None
+            else _audit_text(audit)
+            + (f". It compares {audit['neighbours']}" if audit.get("neighbours") else ""),
+        ),
+    ]
+    if report.is_seeded:
+        rows.insert(
+            0, ("SEEDED", "whoever knows or guesses the seed is not bound by these figures")
+        )
+    return rows
+
+
+def _rare(share):
+    return "less than 0.1%" if share < 1e-3 else f"at most {percent_up(share)}"
 
 
 def report_rows(report) -> Iterator[tuple[str, str]]:

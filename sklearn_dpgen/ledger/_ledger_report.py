@@ -22,13 +22,15 @@ from sklearn_dpgen.accounting._composition import (
 )
 from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._html import notebook
+from sklearn_dpgen.utils._html import notebook, shorten
 
 __all__ = ["Charge", "FILTERS", "GaussianFilter", "LedgerReport", "PrivacyFilter", "RenyiFilter"]
 
 # Share of δ that is reserved for catastrophic failures, and largest share of that for one charge
 # that no finite amount dominates.
 _OPEN_PART, _PART_OF_CHARGE = 0.1, 1e-3
+# Charges with a bar of their own in a notebook.
+_MOST_BARS = 12
 
 
 @dataclass(frozen=True)
@@ -290,15 +292,33 @@ class LedgerReport:
     def __str__(self):
         return self.to_text()
 
+    def __repr__(self):
+        n = len(self.charges)
+        return (
+            f"<LedgerReport of {self.dataset!r}: epsilon {self.spent:.4g} of "
+            f"{self.filter.epsilon:g} spent by {n} {'charge' if n == 1 else 'charges'}>"
+        )
+
     def _repr_html_(self) -> str:
         shown = self.to_frame().drop(columns=["open_delta", "neighbours"]).reset_index()
         rows = [[_words(value) for value in row] for row in shown.itertuples(index=False)]
         return notebook(
             f"{self.spent:.4g} of ε = {self.filter.epsilon:g} is spent",
             share=self.spent / self.filter.epsilon,
+            lines=self._bars(),
             rows=list(self._totals()),
             table=(list(shown), rows) if rows else None,
         )
+
+    def _bars(self):
+        """Return a line with a bar for each of the last charges, as shares of the cap."""
+        cap, last = self.filter.cap, self.charges[-_MOST_BARS:]
+        lines = [(f"charge {c.number}: {shorten(c.what, 60)}", c.amount / cap) for c in last]
+        if len(last) < len(self.charges):
+            others = self.charges[: -len(last)]
+            earlier = math.fsum(charge.amount for charge in others) / cap
+            lines.insert(0, (f"{len(others)} earlier charges", earlier))
+        return lines
 
     def _totals(self):
         cap, (epsilons, deltas) = self.filter, self.summed

@@ -42,6 +42,8 @@ _STYLE = {
     "legend.frameon": False,
     "lines.linewidth": 1.3,
 }
+# Bins of less than this part of the range are drawn as wide as that.
+_NARROWEST = 60
 # Points, of a figure that fills a card of three to a row.
 _WIDTH = 260.0
 
@@ -111,7 +113,7 @@ def inline_svg(draw, title, *, height, margins=(34, 14, 8, 20)):
     return Markup(label + svg.removeprefix("<svg"))
 
 
-def histogram(first, second, labels, title, *, errors=None):
+def histogram(first, second, labels, title, *, errors=None, widths=None):
     """Return filled steps of the first shares, and a line of steps of the second.
 
     Parameters
@@ -124,17 +126,21 @@ def histogram(first, second, labels, title, *, errors=None):
         Description of the figure.
     errors : ndarray of shape (k,) or None
         Half lengths of the error bars of ``first``.
+    widths : ndarray of shape (m,) or None
+        Of the first m bins; the others are null. If they differ, bins are as wide as they are, and
+        areas are shares. None draws bins of equal widths.
 
     Returns
     -------
     markupsafe.Markup
     """
     k = len(first)
+    if widths is not None and len(widths) and not np.allclose(widths, widths[0], rtol=1e-6):
+        return _densities(first, second, labels, title, errors, np.asarray(widths, dtype=float))
 
     def draw(ax):
         edges = np.arange(k + 1)
-        ax.stairs(np.clip(first, 0, 1), edges, fill=True, color=_BARS)
-        ax.stairs(np.clip(second, 0, 1), edges, color=_LINE, linewidth=1.3)
+        _draw_steps(ax, edges, np.clip(first, 0, 1), np.clip(second, 0, 1))
         if errors is not None:
             _draw_errors(ax.plot, edges[:-1] + 0.5, first, errors)
         ax.set_xlim(0, k)
@@ -154,6 +160,53 @@ def histogram(first, second, labels, title, *, errors=None):
             ax.get_xticklabels()[-1].set_horizontalalignment("right")
 
     return inline_svg(draw, title, height=112)
+
+
+def _draw_steps(ax, edges, first, second):
+    ax.stairs(first, edges, fill=True, color=_BARS)
+    ax.stairs(second, edges, color=_LINE, linewidth=1.3)
+
+
+def _densities(first, second, labels, title, errors, widths):
+    """Return steps whose areas are shares; null is a bin of a mean width, apart from the others."""
+    m, total = len(widths), widths.sum()
+    n_null = len(first) - m
+    # A point mass in a narrow bin would otherwise be a line, and flatten all others.
+    drawn = np.maximum(widths, total / _NARROWEST)
+    drawn = drawn / drawn.sum()
+    edges = np.concatenate([[0.0], np.cumsum(drawn)])
+    gap = 0.04 if n_null else 0.0
+    lefts = np.concatenate([edges[:-1], 1 + gap + (gap + 1 / m) * np.arange(n_null)])
+    sizes = np.concatenate([drawn, np.full(n_null, 1 / m)])
+    end = (lefts + sizes)[-1]
+
+    def heights(shares):
+        return np.clip(shares, 0, 1) / sizes
+
+    def draw(ax):
+        over = np.minimum(np.add(first, 0 if errors is None else errors), 1)
+        top = 1.05 * max(heights(over).max(), heights(second).max(), 1e-6)
+        for part in (slice(0, m), *(slice(i, i + 1) for i in range(m, m + n_null))):
+            ends = np.append(lefts[part], lefts[part][-1] + sizes[part][-1])
+            _draw_steps(ax, ends, heights(first)[part], heights(second)[part])
+        if errors is not None:
+            low, high = (heights(first + sign * errors) for sign in (-1, 1))
+            _draw_intervals(ax.plot, lefts + sizes / 2, low, high)
+        ax.set(xlim=(0, end), ylim=(0, top), yticks=[])
+        ax.set_ylabel("density", labelpad=3)
+        # Each label begins at the lower end of its bin, at a distance to the one before.
+        per_unit, free, shown = 226 / end, -1.0, []
+        for i in range(m + n_null):
+            # A label is cut at 12 letters, of at most 4.6 points.
+            size = 4.6 * min(len(str(labels[i])), 12)
+            at = lefts[i] * per_unit
+            if at >= free and at + size <= 240:
+                shown.append(i)
+                free = at + size + 6
+        words = [plain_text(labels[i], 12) for i in shown]
+        ax.set_xticks(lefts[shown], words, ha="left")
+
+    return inline_svg(draw, title, height=112, margins=(20, 14, 8, 20))
 
 
 def label_bars(first, second, labels, title, *, errors=None):
@@ -193,7 +246,10 @@ def label_bars(first, second, labels, title, *, errors=None):
 
 def _draw_errors(plot, positions, shares, errors):
     """Draw error bars as one line with gaps, which takes less room than one line for each."""
-    low, high = np.clip(shares - errors, 0, 1), np.clip(shares + errors, 0, 1)
+    _draw_intervals(plot, positions, np.clip(shares - errors, 0, 1), np.clip(shares + errors, 0, 1))
+
+
+def _draw_intervals(plot, positions, low, high):
     gaps = np.full(len(positions), np.nan)
     x = np.column_stack([positions, positions, gaps]).ravel()
     y = np.column_stack([low, high, gaps]).ravel()

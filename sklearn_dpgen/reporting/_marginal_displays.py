@@ -45,7 +45,7 @@ class MarginalDisplay:
     """Shares of the values of one column: bars of one table, and points of another.
 
     Use :meth:`from_frames` or :meth:`from_estimator`, which draw at once. A figure of a real table
-    is **not private**; a figure of an estimator is computed from releases, and is private.
+    is **not private**; a figure of an estimator is computed from releases, and may be published.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class PairDisplay:
     """Joint shares of two columns: of either table, or their difference.
 
     Use :meth:`from_frames` or :meth:`from_estimator`, which draw at once. A figure of a real table
-    is **not private**; a figure of an estimator is computed from releases, and is private.
+    is **not private**; a figure of an estimator is computed from releases, and may be published.
 
     Parameters
     ----------

@@ -1,15 +1,13 @@
 """Model cards of fitted estimators: publishable, signed and verified."""
 
-import hashlib
-import html
 import json
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Union
+from typing import TYPE_CHECKING, Any, Literal, Self, Union
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -18,13 +16,24 @@ from sklearn_dpgen.accounting import PrivacyReport, Public
 from sklearn_dpgen.accounting._wording import (
     accountant_text,
     caveat_texts,
+    identification_rows,
     ledger_text,
     public_tables_text,
     public_texts,
     relation_text,
+    review_rows,
+    spending_rows,
 )
-from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.reporting._registry import declaration_text, escaped, registry_entry
 from sklearn_dpgen.reporting._row_measures import as_relational
+from sklearn_dpgen.reporting._signatures import (
+    canonical_json,
+    file_facts,
+    sha256,
+    sign,
+    verify_signature,
+)
 from sklearn_dpgen.schema import RelationalSchema, Schema, Table
 from sklearn_dpgen.utils._html import clean, notebook, percent_up, render, score, shorten
 
@@ -46,10 +55,23 @@ _LIMITS = (
     "The privacy losses of several releases of the same records add up.",
     "Synthetic records are drawn from noisy figures: rare values and fine dependence may be wrong.",
 )
-_MOST_COLUMNS, _MOST_VALUES, _MOST_MARGINALS = 300, 12, 100
+_MOST_COLUMNS, _MOST_MARGINALS = 300, 100
+# Numbers of equally likely values, and factors of odds, of which a card states the risk.
+_AMONG, _FACTORS = (2, 10, 100), (3, 10)
 _AUDIT_NOTE = (
     "The result of an audit is not covered by the guarantee: publish it only if the records are "
     "public or made up."
+)
+_REVIEWERS = (
+    "After NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (2025), and "
+    "the W3C group note draft Considerations for Reviewing Differential Privacy Systems (2026). "
+    "Each answer is computed from the guarantee."
+)
+_IDENTIFICATION = (
+    "The indicators of identifiability of the ICO (Anonymisation guidance, 2025) and of the EDPB "
+    "(Opinion 28/2024). The figures are worst cases over all attackers and all data, computed from "
+    "the privacy profile. Whether they are remote enough is a judgement about the use of the "
+    "release, which no guarantee makes."
 )
 _VERIFY = (
     "The signature covers the JSON of this card. Check it with the publisher's public key, from a "
@@ -59,12 +81,6 @@ _CODE = (
     "from sklearn_dpgen.reporting import verify_model_card\n"
     'verify_model_card("card.json", "publisher.pem", file="model.safetensors")'
 )
-# Prefix of the signed bytes: the signature of a card is not valid for other content.
-_CONTEXT = b"sklearn_dpgen model card 1\n"
-# Characters that Markdown reads as marks anywhere, characters that make an address a link, and
-# characters that begin a list, a heading or a quotation at the start of a line.
-_MARKS = re.compile(r"([\\`*_\[\]|~$]|:(?=//)|(?<=[wW])\.|@)")
-_STARTS = re.compile(r"^([-+=#]|\d+(?=[.)]))")
 
 
 class ModelCard:
@@ -123,6 +139,78 @@ class ModelCard:
                 f"path must end with one of {list(writers)}, got {path.suffix!r}."
             )
         path.write_text(writers[path.suffix](), encoding="utf-8")
+
+    def to_registry(
+        self,
+        *,
+        curator_type: Literal["Government", "Industry", "Nonprofit"],
+        intended_use: str,
+        region: str,
+        publication_date: str | date,
+        curator: str | None = None,
+        sector: str | None = None,
+        justification: str | None = None,
+        access_controls: str | None = None,
+        registry_authors: Sequence[str] | None = None,
+        url_slug: str | None = None,
+    ) -> dict:
+        """Return an entry of the Differential Privacy Deployments Registry, of tier 3.
+
+        Written as JSON, which is YAML too, it is a draft to submit to the registry [1]_. All that
+        differs by release is computed from the card; the rest is for the publisher to state.
+
+        Parameters
+        ----------
+        curator_type : {"Government", "Industry", "Nonprofit"}
+        intended_use : str
+            What the release is for.
+        region : str
+            The region that the data describe, or whose laws apply.
+        publication_date : str or date
+            As ``"2026-01-31"``.
+        curator : str or None, default=None
+            Who publishes the release. None is the author of the card.
+        sector : {"Technology", "Healthcare", "Education", "Government", "Energy", "Finance"} or \
+                None, default=None
+        justification : str or None, default=None
+            Why the budget and the settings were chosen. The sources of the sensitivities and the
+            accounting are stated in any case.
+        access_controls : str or None, default=None
+            Who may read the records, and how they are stored. None says that it is not stated.
+        registry_authors : sequence of str or None, default=None
+            Who fills in the entry. None is the author of the card.
+        url_slug : str or None, default=None
+            Lower-case letters, digits and underscores. None makes it from the title.
+
+        Returns
+        -------
+        dict
+            Plain containers. The number of records is among them only if it is public. Computed
+            texts are escaped, because the registry shows Markdown; those of the publisher are not.
+
+        Raises
+        ------
+        ValueError
+            There is no guarantee, or the noise was seeded; a parameter is missing or none of its
+            values.
+
+        References
+        ----------
+        .. [1] OpenDP, "Differential Privacy Deployments Registry", https://registry.opendp.org
+        """
+        return registry_entry(
+            self.to_dict(),
+            curator=curator,
+            curator_type=curator_type,
+            intended_use=intended_use,
+            region=region,
+            sector=sector,
+            publication_date=publication_date,
+            justification=justification,
+            access_controls=access_controls,
+            registry_authors=registry_authors,
+            url_slug=url_slug,
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -251,6 +339,7 @@ def model_card(
             "module": type(estimator).__module__.partition("._")[0],
             "parameters": _public_parameters(estimator),
         },
+        "product": _product(estimator),
         "schema": _columns(schema) if isinstance(schema, Schema) else None,
         "n_records": _public_size(estimator, report),
         "privacy": statement,
@@ -330,6 +419,13 @@ def _public_parameters(estimator):
     return shown
 
 
+def _product(estimator):
+    """Return what an estimator releases, in the words of the registry of deployments."""
+    kinds = {"sample": "Synthetic data", "predict": "Machine learning model"}
+    found = (kind for method, kind in kinds.items() if hasattr(estimator, method))
+    return next(found, "Dataset" if hasattr(estimator, "transform") else "Summary statistics")
+
+
 def _declared_schema(estimator):
     """Return the schema of an estimator, or of its sampler or mechanism."""
     holders = (estimator, *(getattr(estimator, name, None) for name in ("sampler", "mechanism")))
@@ -376,6 +472,8 @@ def risk_facts(report):
         "posterior": risk.posterior(),
         "advantage": risk.advantage,
         "mu": risk.mu,
+        "guess_among": {str(n): risk.guess_among(n) for n in _AMONG},
+        "odds_exceed": {f"{factor:g}": risk.odds_exceed(factor) for factor in _FACTORS},
     }
 
 
@@ -399,109 +497,6 @@ def plain(value):
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
-def canonical_json(content):
-    """Return the canonical JSON of plain containers.
-
-    Parameters
-    ----------
-    content : dict, list, str, int, float, bool or None
-
-    Returns
-    -------
-    bytes
-        Keys sorted, no spaces, UTF-8; floats in their shortest exact form.
-
-    Raises
-    ------
-    ValueError
-        A number is not finite.
-    """
-    text = json.dumps(
-        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return text.encode("utf-8")
-
-
-def sha256(content):
-    """Return the SHA-256 of bytes in hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
-
-
-def file_facts(path):
-    """Return the name, the size in bytes and the SHA-256 of a file."""
-    path = Path(path)
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        size = stream.tell()
-    return {"name": path.name, "bytes": size, "sha256": digest}
-
-
-def sign(content, key, context=_CONTEXT):
-    """Return the Ed25519 signature of bytes as a dict, for :func:`verify_signature`."""
-    ed25519, serialization = _cryptography()
-    key = _read_key(key, ed25519.Ed25519PrivateKey, serialization)
-    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
-    return {
-        "algorithm": "Ed25519",
-        "public_key": key.public_key().public_bytes(*raw).hex(),
-        "value": key.sign(context + content).hex(),
-    }
-
-
-def verify_signature(content, signature, key, context=_CONTEXT):
-    """Raise ValueError unless the bytes were signed with the private key of ``key``."""
-    if not isinstance(signature, dict) or signature.get("algorithm") != "Ed25519":
-        raise PublicValueError("The card has no Ed25519 signature.")
-    ed25519, serialization = _cryptography()
-    from cryptography.exceptions import InvalidSignature
-
-    key = _read_key(key, ed25519.Ed25519PublicKey, serialization)
-    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
-    # The fields beside the value are shown by a card, and no signature covers them.
-    named = {"algorithm": "Ed25519", "public_key": key.public_bytes(*raw).hex()}
-    if signature != named | {"value": signature.get("value")}:
-        raise PublicValueError(
-            "The card names another key than this one, or more of its signature."
-        )
-    try:
-        value = bytes.fromhex(signature["value"])
-        key.verify(value, context + content)
-    except (InvalidSignature, KeyError, TypeError, ValueError):
-        raise PublicValueError(
-            "The card was not signed with this key, or was changed since."
-        ) from None
-
-
-def _cryptography():
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError as error:
-        raise PublicImportError(
-            "Signatures require cryptography: pip install 'sklearn-dpgen[sign]'."
-        ) from error
-    return ed25519, serialization
-
-
-def _read_key(key, kind, serialization):
-    """Return a private or public key from a key, its raw bytes, or the path of a PEM file."""
-    is_private = kind.__name__ == "Ed25519PrivateKey"
-    if isinstance(key, bytes):
-        if len(key) != 32:
-            raise PublicValueError("A raw key must have 32 bytes.")
-        return kind.from_private_bytes(key) if is_private else kind.from_public_bytes(key)
-    if not isinstance(key, kind):
-        content = Path(key).read_bytes()
-        key = (
-            serialization.load_pem_private_key(content, password=None)
-            if is_private
-            else serialization.load_pem_public_key(content)
-        )
-    if not isinstance(key, kind):
-        raise PublicTypeError(f"The key must be an {kind.__name__}.")
-    return key
-
-
 def _parts(content):
     """Yield the parts of a card: a key, a title, a note, a text and rows of labels and values."""
     privacy, risk = content["privacy"], content["attack_risk"]
@@ -520,10 +515,12 @@ def _parts(content):
         # Who is protected is the first question about tables with keys.
         guarantee["rows"].sort(key=lambda row: row[0] != "protected")
         yield guarantee
-    yield _part("model", "Model", PrivacyReport.from_dict(privacy).title, rows)
+    report, audit = PrivacyReport.from_dict(privacy), (content["audit"] or {}).get("result")
+    yield _part("spending", "What was spent, chosen and drawn", None, spending_rows(report))
+    yield _part("model", "Model", report.title, rows)
     for i, table in enumerate(tables or ()):
         rows = [*_table_rows(table)]
-        rows += [(shorten(c["name"], 80), _declaration(c)) for c in table["columns"]]
+        rows += [(shorten(c["name"], 80), declaration_text(c)) for c in table["columns"]]
         title = f"Table {shorten(table['name'], 80)}"
         yield _part(f"table-{i}", title, None, rows[:_MOST_COLUMNS])
     if tables is not None:
@@ -533,7 +530,7 @@ def _parts(content):
         note = f"{len(columns)} columns, declared publicly and not read from records."
         if len(columns) > _MOST_COLUMNS:
             note += f" The first {_MOST_COLUMNS} of them:"
-        rows = [(shorten(c["name"], 80), _declaration(c)) for c in columns[:_MOST_COLUMNS]]
+        rows = [(shorten(c["name"], 80), declaration_text(c)) for c in columns[:_MOST_COLUMNS]]
         yield _part("learned", "Columns", note, rows)
     if tables is None:
         yield guarantee
@@ -547,6 +544,9 @@ def _parts(content):
     yield _part("risk", "Attack risk", f"Bounds for the best attacker, who knows {known}.", rows)
     if content["audit"] is not None:
         yield _part("audit", "Audit", _AUDIT_NOTE, [], content["audit"]["text"])
+    yield _part("reviewers", "Questions of reviewers", _REVIEWERS, review_rows(report, audit))
+    rows = identification_rows(report, risk, audit)
+    yield _part("identification", "Singling out, linkability, inference", _IDENTIFICATION, rows)
     rows = [(str(i), text) for i, text in enumerate(content["limits"], start=1)]
     yield _part("limits", "Known limits", None, rows)
     yield _part("versions", "Versions", None, list(privacy["versions"].items()))
@@ -649,27 +649,6 @@ def _guarantee_rows(privacy, risk):
     return rows
 
 
-def _declaration(entry):
-    """Return the declaration of a column in words."""
-    parts = [str(entry["type"])]
-    if "low" in entry:
-        # A midnight is shown as a day.
-        bounds = [str(entry[key]).removesuffix("T00:00:00") for key in ("low", "high")]
-        parts.append(" to ".join(bounds))
-    for key in ("categories", "values"):
-        if key in entry:
-            shown = ", ".join(shorten(v, 24) for v in entry[key][:_MOST_VALUES])
-            more = len(entry[key]) - _MOST_VALUES
-            parts.append(shown + (f" and {more} more" if more > 0 else ""))
-    if entry.get("integer"):
-        parts.append("integers")
-    if entry.get("nullable"):
-        parts.append("or null")
-    if "description" in entry:
-        parts.append(shorten(entry["description"], 200))
-    return "; ".join(parts)
-
-
 def _number(value):
     return f"{value:.6g}" if isinstance(value, int | float) else str(value)
 
@@ -704,14 +683,6 @@ def _html(content):
         cards=cards,
         parts=list(_parts(content)),
     )
-
-
-def escaped(text):
-    """Return text that Markdown shows as it is, on one line: no mark, no tag, no link."""
-    text = _MARKS.sub(r"\\\1", clean(text).strip())
-    # A backslash after the number keeps it from beginning a list.
-    text = _STARTS.sub(lambda m: m[1] + "\\" if m[1].isdigit() else "\\" + m[1], text)
-    return html.escape(text, quote=False)
 
 
 def _markdown(content):

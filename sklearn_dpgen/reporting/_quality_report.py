@@ -43,6 +43,9 @@ from sklearn_dpgen.reporting._row_measures import (
 )
 from sklearn_dpgen.reporting._verdict import (
     constant_words,
+    joined,
+    rule_sentences,
+    table_words,
     verdict_of_release,
     verdict_of_tables,
 )
@@ -62,11 +65,6 @@ _FULL = 0.2
 _ORDERS = {1: ("column", "single columns"), 2: ("pair", "pairs"), 3: ("triple", "triples")}
 # Of released marginals, those of more than three columns too.
 _RELEASED = _ORDERS | {3: ("larger marginal", "marginals of three and more columns")}
-# Classifiers below the first area under the ROC curve hardly separate two tables, and above the
-# second easily.
-_HARDLY, _EASILY = 0.6, 0.8
-# A copied record is in another fold than its original, which the classifier mistakes it for.
-_COPIED = 0.4
 
 
 class QualityReport:
@@ -161,11 +159,12 @@ class QualityReport:
         title: str = "Synthetic data report",
         random_state: int = 0,
     ) -> Self:
-        """Make a private page from released counts and synthetic records alone.
+        """Make a page that may be published, from released counts and synthetic records alone.
 
-        By post-processing it costs no privacy. It is marked as private unless the noise was seeded
-        or ε is infinite. Samples are compared with the released counts if the estimator keeps them,
-        and shown alone otherwise. For an estimator without samples the page shows the guarantee.
+        By post-processing it costs no privacy. It is marked as differentially private unless the
+        noise was seeded or ε is infinite. Samples are compared with the released counts if the
+        estimator keeps them, and shown alone otherwise. For an estimator without samples the page
+        shows the guarantee.
 
         Released counts are noisy. Neighbouring bins of a fine column are merged until counts exceed
         their noise, and released shares are projected to the nearest probabilities before distances
@@ -224,7 +223,7 @@ class QualityReport:
     @property
     def _words(self):
         """Sentences about the figures."""
-        words_of = _table_words if self._name is None else _released_words
+        words_of = table_words if self._name is None else _released_words
         words = [_of(name) + line for name, part in self._tables.items() for line in words_of(part)]
         return [_privacy_words(self._privacy), *words]
 
@@ -236,14 +235,13 @@ class QualityReport:
     @property
     def _verdict(self):
         """What each table is fit for and not fit for, as lists of sentences."""
-        verdict: dict[str, list[str]] = {"fit": [], "not_fit": []}
-        for name, measures in self._tables.items():
-            if self._name is None:
-                found = verdict_of_tables(measures)
-            else:
-                found = verdict_of_release(measures, is_void=self._mark == "void")
-            for key, lines in found.items():
-                verdict[key] += [_of(name) + line for line in lines]
+        found = {
+            name: verdict_of_tables(measures)
+            if self._name is None
+            else verdict_of_release(measures, is_void=self._mark == "void")
+            for name, measures in self._tables.items()
+        }
+        verdict = joined({_of(name): part for name, part in found.items()})
         if self._mark == "raw":
             verdict["not_fit"].append("Publication of this page: it shows the real records.")
         return verdict
@@ -581,7 +579,6 @@ def _details(column):
 
 
 def _column_figure(column):
-    draw = histogram if column["chart"] == "histogram" else label_bars
     synthetic, errors, what = column["synthetic"], None, "synthetic shares"
     first = np.zeros_like(synthetic)
     if "released" in column:
@@ -589,7 +586,10 @@ def _column_figure(column):
     elif "real" in column:
         first, what = column["real"], "real and synthetic shares"
     title = f"{shorten(column['name'])}: {what}"
-    return draw(first, synthetic, column["labels"], title, errors=errors)
+    if column["chart"] != "histogram":
+        return label_bars(first, synthetic, column["labels"], title, errors=errors)
+    widths = column.get("widths")
+    return histogram(first, synthetic, column["labels"], title, errors=errors, widths=widths)
 
 
 def _maps(measures, title, full=1.0):
@@ -681,58 +681,6 @@ def _table_cards(measures):
     return [*cards, score("Real or synthetic?", f"{auc:.2f}", beside, share=auc, best=0.5)]
 
 
-def _table_words(measures):
-    for name, found, floor in measures.get("persons", {}).get("distances", ()):
-        if name == "sizes":
-            yield (
-                f"The numbers of rows of a person differ by {percent(found)} of the persons, and "
-                f"between two random halves of the real persons by {percent(floor)}."
-            )
-    if not measures["columns"]:
-        return
-    singles = measures["marginals"][1]
-    (worst,), distance = singles["worst"][0]
-    yield (
-        f"Shares of single columns differ by {percent(singles['mean'])} of the records on average, "
-        f"and most for {shorten(worst)}, by {percent(distance)}."
-    )
-    if "correlations" in measures:
-        yield (
-            "The association of two columns differs by "
-            f"{measures['correlations']['mean']:.2g} on average, on a scale from 0 to 1."
-        )
-    if measures.get("downstream"):
-        name, synthetic, real = measures["downstream"]["models"][0]
-        constant = measures["downstream"]["constant"]
-        gain = real - constant
-        kept = (
-            f": {percent(min(max(synthetic - constant, 0) / gain, 1))} of the gain over a constant "
-            "prediction is kept"
-        ) * (gain > 0.01)
-        yield (
-            f"A model of {shorten(measures['downstream']['target'])} that was trained on synthetic "
-            f"records scores {synthetic:.3f}, and on real records {real:.3f}{kept}."
-        )
-    auc = measures["detection"]["auc"]
-    how = "hardly" if auc < _HARDLY else "easily" if auc > _EASILY else "partly"
-    yield f"A classifier {how} distinguishes synthetic records from real ones."
-    if auc < _COPIED:
-        yield (
-            "It errs more often than by chance, which happens if synthetic records are copies of "
-            "real ones."
-        )
-    yield from _rule_words(measures)
-
-
-def _rule_words(measures):
-    for rule in measures.get("rules") or ():
-        if rule["synthetic"] > 0:
-            yield (
-                f"{percent(rule['synthetic'])} of the synthetic records break the rule "
-                f"{shorten(rule['rule'], 80)}."
-            )
-
-
 def _released_cards(measures):
     cards = []
     for order, part in measures.get("marginals", {}).items():
@@ -763,7 +711,7 @@ def _released_words(measures):
         words = constant_words(measures, target)
         if words is not None:
             yield words
-    yield from _rule_words(measures)
+    yield from rule_sentences(measures)
 
 
 def report_on_rows(estimator, drawn, *, seed, title=None):

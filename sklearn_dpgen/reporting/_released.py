@@ -30,6 +30,7 @@ __all__ = [
     "Released",
     "compare_counts",
     "entry_labels",
+    "entry_widths",
     "measure_released",
     "merge_bins",
     "released_shares",
@@ -241,6 +242,27 @@ def entry_labels(column, groups, n_entries):
     return [*words, "null"][:n_entries]
 
 
+def entry_widths(column, groups):
+    """Return the widths of the entries of a marginal of one column that are bins.
+
+    Parameters
+    ----------
+    column : CategoryColumn
+        A column of the encoder.
+    groups : ndarray of int
+        The entry of each category.
+
+    Returns
+    -------
+    ndarray or None
+        In shares of the declared range; later entries are null. None for labels, and for bins that
+        were not merged with their neighbours.
+    """
+    if not isinstance(column, Binned) or (np.diff(groups[: column.n_bins]) < 0).any():
+        return None
+    return np.bincount(groups[: column.n_bins], column.widths) / column.n_places
+
+
 def measure_released(view, n_samples, random_state):
     """Return all figures of a report on released counts and samples.
 
@@ -335,7 +357,8 @@ def compare_counts(singles, pairs, columns, n_records, synthetic, weights):
     Returns
     -------
     dict
-        ``"columns"`` and ``"marginals"``.
+        ``"columns"``, ``"marginals"``, ``"associations"``, ``"least_counts"``, and
+        ``"rows_per_unit"``, the mean number of rows that weigh one.
     """
     part = SimpleNamespace(
         one_way_marginals_=singles,
@@ -368,6 +391,7 @@ def _counted(view, synthetic, weights=None):
                 "kind": kind,
                 "chart": "histogram" if isinstance(column, Binned) else "labels",
                 "labels": labels,
+                "widths": entry_widths(column, part.groups[0]),
                 "released": shares,
                 "errors": errors,
                 "synthetic": drawn,
@@ -385,9 +409,13 @@ def _counted(view, synthetic, weights=None):
         "marginals": marginals,
         "associations": associations(view.marginals_),
     }
-    if weights is None:
-        parts = [*view.one_way_marginals_, *view.marginals_]
-        measures["least_counts"] = least_counts(parts, view.n_records_, len(synthetic))
+    # Weighted rows of one person add up to one.
+    n_units = float(len(synthetic) if weights is None else weights.sum())
+    parts = [*view.one_way_marginals_, *view.marginals_]
+    measures["rows_per_unit"] = len(synthetic) / n_units
+    measures["least_counts"] = least_counts(
+        parts, view.n_records_, n_units, measures["rows_per_unit"]
+    )
     return measures
 
 

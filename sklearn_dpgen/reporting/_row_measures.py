@@ -18,9 +18,12 @@ from sklearn_dpgen.reporting._columns import (
     compared,
     read_table,
 )
+from sklearn_dpgen.reporting._measures import broken_shares, rule_words
 from sklearn_dpgen.reporting._released import compare_counts, synthetic_correlations
+from sklearn_dpgen.reporting._verdict import predictability
 from sklearn_dpgen.schema import Datetime, Numeric, RelationalSchema, Schema, Table
 from sklearn_dpgen.tables._person_rows import stages_of
+from sklearn_dpgen.tables._table_rules import columns_of
 
 __all__ = [
     "as_relational",
@@ -33,6 +36,8 @@ __all__ = [
 
 # Columns with transitions and trajectories, and persons in a figure of trajectories.
 _MOST_COLUMNS, _PERSONS = 4, 5
+# Prefix of the columns of the row before in rules.
+_PREVIOUS = "previous."
 # A person with more rows makes a figure that nobody can read.
 _MOST_ROWS = 60
 
@@ -329,12 +334,84 @@ def _released_table(view, relational, frames, name, random_state):
             for pair in found["associations"]
         ]
         measures |= found | {"columns": columns, "associations": pairs_found}
+        measures |= _targets(view, relational, frame, name, random_state)
+    rules = _rules_of(view, relational, name)
+    if rules and len(frame):
+        measures["rules"] = [
+            {"rule": rule_words(rule), "synthetic": _broken(rule, relational, frame, name)}
+            for rule in rules
+        ]
     if len(part) > 1 and len(frames[name]):
         measures["correlations"] = synthetic_correlations(frames[name], part)
     rows = row_view({"synthetic": frames}, relational, name)
     if rows is not None:
         measures["persons"] = measure_rows(rows, random_state)
     return measures
+
+
+def _line(relational, name):
+    """Return a table and the tables above it, with the prefixes of their columns for a row."""
+    found = {name: ""}
+    while (above := relational.parent(name)) is not None:
+        found[above] = f"{above}."
+        name = above
+    return found
+
+
+def _known_columns(relational, name, are_compared=False):
+    """Return the declared columns of a row and of the rows above it."""
+    return {
+        f"{prefix}{n}": column
+        for table, prefix in _line(relational, name).items()
+        for n, column in (
+            compared(relational[table].schema) if are_compared else relational[table].schema
+        ).items()
+    }
+
+
+def _person_of(relational, frame, name):
+    """Return the key of the person of each row with the columns of the tables above it."""
+    key = relational[relational.root].primary_key
+    is_row = key is None or (name == relational.root and not relational.is_panel)
+    return frame.index.to_numpy() if is_row else frame[f"{relational.root}.{key}"].to_numpy()
+
+
+def _targets(view, relational, frame, name, random_state):
+    """Return the targets of a table, and how well models of rows of some persons predict others."""
+    targets = getattr(view, "target", None)
+    targets = [targets] if isinstance(targets, str) else targets or []
+    if not relational.is_panel:
+        targets = [t.removeprefix(f"{name}.") for t in targets if t.startswith(f"{name}.")]
+    part = Schema(_known_columns(relational, name, are_compared=True))
+    targets = [target for target in targets if target in part]
+    rows = frame.rename(columns=lambda n: n.removeprefix(f"{name}."))
+    persons = _person_of(relational, frame, name)
+    found = (predictability(rows, part, n, random_state, persons) for n in targets)
+    return {"targets": targets, "predictability": [f for f in found if f is not None]}
+
+
+def _rules_of(view, relational, name):
+    """Return the declared rules of a table."""
+    rules = getattr(view, "constraints", None) or {}
+    return rules.get(name, ()) if isinstance(rules, Mapping) else rules
+
+
+def _broken(rule, relational, frame, name):
+    """Return the share of the rows of a table that break a rule; first rows have none before."""
+    columns, index = _known_columns(relational, name), relational[name].sequence_index
+    rows = frame.rename(columns=lambda n: n.removeprefix(f"{name}."))
+    before = [n for n in columns_of(rule) if n.startswith(_PREVIOUS) and n not in columns]
+    if before:
+        parent = relational.parent_key(name) or relational[name].primary_key
+        rows = rows.sort_values([parent, index], kind="stable")
+        own = [n.removeprefix(_PREVIOUS) for n in before]
+        shifted = rows.groupby(parent)[own].shift().set_axis(before, axis=1)
+        rows = rows.join(shifted)[rows[parent].duplicated()]
+        rows = rows.astype({b: rows[n].dtype for b, n in zip(before, own, strict=True)})
+        columns |= {b: columns[n] for b, n in zip(before, own, strict=True)}
+    schema = Schema({n: columns[n] for n in columns_of(rule)})
+    (found,) = broken_shares({"synthetic": rows[[*schema]]}, [rule], schema)
+    return found["synthetic"] * len(rows) / len(frame)
 
 
 def _weighted_rows(view, relational, frames, name):

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from sklearn_dpgen.evolution._weight_projections import project_simplex
 from sklearn_dpgen.reporting._columns import subsample
@@ -14,9 +15,12 @@ from sklearn_dpgen.utils._html import percent, shorten
 __all__ = [
     "associations",
     "constant_words",
+    "joined",
     "least_count",
     "least_counts",
     "predictability",
+    "rule_sentences",
+    "table_words",
     "verdict_of_release",
     "verdict_of_tables",
 ]
@@ -29,6 +33,11 @@ _MOST_NAMED, _N_DRAWS, _N_GROUPS = 8, 199, 4
 _SURE = 3
 # Rows of models, and the smallest gain over a constant prediction that is one.
 _MOST_ROWS, _GAIN = 10_000, 0.02
+# Classifiers below the first area under the ROC curve hardly separate two tables, and above the
+# second easily.
+_HARDLY, _EASILY = 0.6, 0.8
+# A copied record is in another fold than its original, which the classifier mistakes it for.
+_COPIED = 0.4
 # A distance of tables that a reader need not mind, and the share of a gain that is most of it.
 _CLOSE, _MOST_OF = 0.05, 0.8
 
@@ -40,7 +49,7 @@ def least_count(error, n_rows):
     ----------
     error : float
         Standard deviation of the noise of a released share.
-    n_rows : int
+    n_rows : float
         Number of published rows.
 
     Returns
@@ -89,7 +98,7 @@ def associations(marginals, seed=0):
     ]
 
 
-def least_counts(marginals, n_records, n_rows):
+def least_counts(marginals, n_records, n_rows, rows_per_unit=1.0):
     """Return the smallest counts of published rows that can be read, by what is counted.
 
     Parameters
@@ -98,14 +107,16 @@ def least_counts(marginals, n_records, n_rows):
         Of one and more columns.
     n_records : float
         Noisy or public number of records.
-    n_rows : int
-        Number of published rows.
+    n_rows : float
+        Number of published rows, or of persons if each has several rows.
+    rows_per_unit : float, default=1.0
+        Mean number of published rows of one of them.
 
     Returns
     -------
     dict of str to int
-        By :func:`least_count`, for the cell with the least noise of each column or pair, and for
-        the column or pair where that is largest. Sums of cells have more noise.
+        Numbers of rows, by :func:`least_count`, for the cell with the least noise of each column
+        or pair, and for the column or pair where that is largest. Sums of cells have more noise.
     """
     scales: dict[int, dict] = {1: {}, 2: {}}
     for part in marginals:
@@ -113,7 +124,7 @@ def least_counts(marginals, n_records, n_rows):
         if order in scales:
             scales[order][part.columns] = min(scale, scales[order].get(part.columns, math.inf))
     return {
-        what: least_count(max(own.values()) / n_records, n_rows)
+        what: math.ceil(least_count(max(own.values()) / n_records, n_rows) * rows_per_unit)
         for what, own in zip(
             ("of one column", "of a pair of columns"), scales.values(), strict=True
         )
@@ -163,7 +174,7 @@ def _departures(counts, scales, groups):
     )
 
 
-def predictability(synthetic, schema, target, random_state):
+def predictability(synthetic, schema, target, random_state, persons=None):
     """Return how well models of some published rows predict others, beside a constant.
 
     Parameters
@@ -172,6 +183,8 @@ def predictability(synthetic, schema, target, random_state):
     schema : Schema
     target : str
     random_state : int
+    persons : ndarray or None, default=None
+        The person of each row: rows of one person do not predict one another.
 
     Returns
     -------
@@ -179,8 +192,14 @@ def predictability(synthetic, schema, target, random_state):
         ``"target"``, ``"score"``, the name of the score, ``"model"``, that of the better one of
         two models, and ``"constant"``, that of a constant prediction. None for too few rows.
     """
-    rows = subsample(synthetic, _MOST_ROWS, random_state)
-    first, second = (rows.iloc[i::2].reset_index(drop=True) for i in (0, 1))
+    if persons is None:
+        rows = subsample(synthetic, _MOST_ROWS, random_state)
+        first, second = (rows.iloc[i::2].reset_index(drop=True) for i in (0, 1))
+    else:
+        halves = pd.factorize(persons)[0] % 2
+        first, second = (
+            subsample(synthetic[halves == i], _MOST_ROWS // 2, random_state) for i in (0, 1)
+        )
     scores = downstream_scores(first, second, schema, target, random_state=random_state)
     if scores is None:
         return None
@@ -273,10 +292,12 @@ def _judge_pairs(measures, fit, not_fit):
 def _judge_counts(measures, not_fit):
     limits = measures.get("least_counts") or {}
     words = [f"{least:,} {what}" for what, least in limits.items()]
+    # Noise is in persons, whose numbers of rows differ.
+    about = "about " if measures.get("rows_per_unit", 1.0) > 1 else ""
     if words:
         not_fit.append(
-            f"Counts of rows below {' and '.join(words)}: noise and the draw of the rows alone "
-            "make counts of this size."
+            f"Counts of rows below {about}{' and '.join(words)}: noise and the draw "
+            "of the rows alone make counts of this size."
         )
 
 
@@ -376,6 +397,85 @@ def verdict_of_tables(measures):
         (fit if is_fit else not_fit).append(text)
     _judge_rules(measures, fit, not_fit)
     return {"fit": fit, "not_fit": not_fit}
+
+
+def joined(verdicts):
+    """Return the verdicts of all tables in one; what holds for every table is stated once.
+
+    Parameters
+    ----------
+    verdicts : dict of str to dict
+        By the prefix of the lines of a table.
+
+    Returns
+    -------
+    dict
+        ``"fit"`` and ``"not_fit"``, lists of sentences.
+    """
+    found: dict[str, list[str]] = {}
+    for key in ("fit", "not_fit"):
+        shared = set.intersection(*(set(part[key]) for part in verdicts.values()))
+        lines = (
+            line if line in shared else prefix + line
+            for prefix, part in verdicts.items()
+            for line in part[key]
+        )
+        found[key] = [*dict.fromkeys(lines)]
+    return found
+
+
+def table_words(measures):
+    """Yield sentences about the figures of a real and a synthetic table."""
+    for name, found, floor in measures.get("persons", {}).get("distances", ()):
+        if name == "sizes":
+            yield (
+                f"The numbers of rows of a person differ by {percent(found)} of the persons, and "
+                f"between two random halves of the real persons by {percent(floor)}."
+            )
+    if not measures["columns"]:
+        return
+    singles = measures["marginals"][1]
+    (worst,), distance = singles["worst"][0]
+    yield (
+        f"Shares of single columns differ by {percent(singles['mean'])} of the records on average, "
+        f"and most for {shorten(worst)}, by {percent(distance)}."
+    )
+    if "correlations" in measures:
+        yield (
+            "The association of two columns differs by "
+            f"{measures['correlations']['mean']:.2g} on average, on a scale from 0 to 1."
+        )
+    if measures.get("downstream"):
+        name, synthetic, real = measures["downstream"]["models"][0]
+        constant = measures["downstream"]["constant"]
+        gain = real - constant
+        kept = (
+            f": {percent(min(max(synthetic - constant, 0) / gain, 1))} of the gain over a constant "
+            "prediction is kept"
+        ) * (gain > 0.01)
+        yield (
+            f"A model of {shorten(measures['downstream']['target'])} that was trained on synthetic "
+            f"records scores {synthetic:.3f}, and on real records {real:.3f}{kept}."
+        )
+    auc = measures["detection"]["auc"]
+    how = "hardly" if auc < _HARDLY else "easily" if auc > _EASILY else "partly"
+    yield f"A classifier {how} distinguishes synthetic records from real ones."
+    if auc < _COPIED:
+        yield (
+            "It errs more often than by chance, which happens if synthetic records are copies of "
+            "real ones."
+        )
+    yield from rule_sentences(measures)
+
+
+def rule_sentences(measures):
+    """Yield a sentence for each rule that published rows break."""
+    for rule in measures.get("rules") or ():
+        if rule["synthetic"] > 0:
+            yield (
+                f"{percent(rule['synthetic'])} of the synthetic records break the rule "
+                f"{shorten(rule['rule'], 80)}."
+            )
 
 
 def constant_words(measures, target):

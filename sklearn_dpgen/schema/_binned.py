@@ -142,6 +142,11 @@ class Binned(CategoryColumn):
         """The number of grid values; without a grid, 2**53 + 1 equidistant positions."""
         return int(self._grid_starts[-1])
 
+    @property
+    def widths(self):
+        """The number of grid values of each bin, an ndarray of shape (n_bins,)."""
+        return np.diff(self._grid_starts)
+
     def merged(self, starts):
         """Return the column with neighbouring bins merged.
 

@@ -23,8 +23,10 @@ from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.schema._rule_entries import entries_of_rules, read_rules
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.schema._schema import Schema, is_long
+from sklearn_dpgen.schema._shown import column_rows, indented
 from sklearn_dpgen.schema._texts import dump_yaml, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
+from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = ["ALIKE", "RelationalSchema", "Table", "as_integers", "is_relational"]
@@ -128,6 +130,19 @@ class Table:
     aggregates: Sequence[str] = ()
     rules: Sequence[Rule | str | Mapping] = ()
     frame: Any = field(default=None, repr=False)
+
+    def __repr__(self):
+        lines = indented(f"{self.schema!r},")
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name not in ("schema", "frame") and value not in (item.default, {}):
+                lines += f"    {item.name}={value!r},\n"
+        if self.frame is not None:
+            lines += "    frame=...,\n"
+        return f"Table(\n{lines})"
+
+    def _repr_html_(self) -> str:
+        return _tables_html(f"Table of {len(self.schema)} columns", {"": self})
 
     def __post_init__(self):
         if not isinstance(self.schema, Schema):
@@ -447,7 +462,12 @@ class RelationalSchema(Mapping):
         return hash(tuple(self.items()))
 
     def __repr__(self):
-        return f"RelationalSchema({self._tables!r})"
+        tables = (f"{name!r}: {table!r}" for name, table in self.items())
+        lines = "".join(indented(f"{text},") for text in tables)
+        return f"RelationalSchema({{\n{lines}}})"
+
+    def _repr_html_(self) -> str:
+        return _tables_html(f"Schema of {len(self)} tables", self)
 
     @property
     def _private(self):
@@ -666,6 +686,35 @@ class RelationalSchema(Mapping):
     ) -> Self:
         """Build a schema from YAML; see `from_dict`."""
         return cls.from_dict(read_yaml(text), frames=frames, folder=folder)
+
+
+def _tables_html(headline, tables):
+    """Return the keys and the columns of tables for a notebook."""
+    named = len(tables) > 1 or "" not in tables
+    head = ("table",) * named + ("column", "type", "declaration")
+    rows = [
+        row
+        for name, table in tables.items()
+        for row in column_rows(table.schema, *([name] if named else []))
+    ]
+    facts = [(name or "table", text) for name, table in tables.items()
+             for text in [_table_words(table)] if text]  # fmt: skip
+    return notebook(headline, rows=facts, table=(head, rows))
+
+
+def _table_words(table):
+    """Return the keys and the order of the rows of a table in words."""
+    parts = ["public, and not protected"] if table.frame is not None else []
+    if table.primary_key is not None:
+        parts.append(f"primary key {table.primary_key}")
+    parts += [f"foreign key {c} of {parent}" for c, parent in (table.foreign_key or {}).items()]
+    if table.sequence_index is not None:
+        parts.append(f"ordered by {table.sequence_index}")
+    if table.max_rows is not None:
+        parts.append(f"at most {table.max_rows} rows modelled for each key")
+    if table.static:
+        parts.append(f"the same in all rows: {', '.join(table.static)}")
+    return "; ".join(parts)
 
 
 def as_integers(keys):

@@ -23,8 +23,10 @@ from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.schema._rule_entries import entries_of_rules, read_rules, rules_hash
 from sklearn_dpgen.schema._rules import Rule
+from sklearn_dpgen.schema._shown import column_rows, schema_text
 from sklearn_dpgen.schema._texts import dump_yaml, near_names, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
+from sklearn_dpgen.utils._html import notebook
 
 __all__ = ["TABLE_WORDS", "Schema", "SchemaDraft", "is_long"]
 
@@ -207,8 +209,12 @@ class Schema(Mapping):
         return hash((tuple(self.items()), plain, rules_hash(self.rules)))
 
     def __repr__(self):
-        words = "".join(f", {name}={value!r}" for name, value in self._declared.items())
-        return f"Schema({self._columns!r}{words})"
+        return schema_text(self, self._declared)
+
+    def _repr_html_(self) -> str:
+        head = ("column", "type", "declaration")
+        rows = [*column_rows(self)]
+        return notebook(f"Schema of {len(self)} columns", table=(head, rows))
 
     @property
     def domain(self) -> Product:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.stats import laplace, norm
 
 from sklearn_dpgen.accounting import (
@@ -243,3 +244,80 @@ def test_shapes_and_bad_rates():
     for prior in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match="prior"):
             risk.posterior(prior)
+
+
+@pytest.mark.parametrize("n_values", [2, 3, 10, 1000])
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0])
+def test_the_best_guess_under_randomized_response_is_its_true_answer(epsilon, n_values):
+    expected = np.exp(epsilon) / (np.exp(epsilon) + n_values - 1)
+    risk = AttackRisk(ApproximateProfile(epsilon))
+    assert expected - 1e-12 <= risk.guess_among(n_values) <= expected * (1 + 1e-6)
+    # By way of the data without the record, two values are two steps apart.
+    twice = AttackRisk(ApproximateProfile(epsilon), neighbours="add_or_remove")
+
+    def excess(right):
+        rate = rates_of_pure(epsilon, (1 - right) / (n_values - 1))
+        return rates_of_pure(epsilon, rate) - right
+
+    expected = brentq(excess, 1 / n_values, 1.0)
+    assert expected - 1e-9 <= twice.guess_among(n_values) <= expected * (1 + 1e-4)
+    assert twice.guess_among(n_values) > risk.guess_among(n_values)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
+def test_the_best_guess_of_two_is_the_posterior(mu):
+    risk = AttackRisk(GaussianProfile(mu))
+    np.testing.assert_allclose(risk.guess_among(2), risk.posterior(), rtol=1e-9)
+    twice = AttackRisk(GaussianProfile(mu), neighbours="add_or_remove")
+    far = AttackRisk(GaussianProfile(2 * mu))
+    for n_values in (2, 10, 100):
+        np.testing.assert_allclose(
+            twice.guess_among(n_values), far.guess_among(n_values), rtol=1e-6
+        )
+
+
+def test_no_guess_of_an_explicit_mechanism_is_better():
+    # Ten values on a circle of radius r: pairs differ by at most 2 r, so their profile is Gaussian.
+    rng, n_values, radius = np.random.default_rng(0), 10, 0.6
+    angles = 2 * np.pi * np.arange(n_values) / n_values
+    points = radius * np.column_stack([np.cos(angles), np.sin(angles)])
+    truth = rng.integers(n_values, size=100_000)
+    seen = points[truth] + rng.standard_normal((100_000, 2))
+    guesses = (seen @ points.T).argmax(axis=1)
+    right, bound = (guesses == truth).mean(), AttackRisk(GaussianProfile(2 * radius))
+    assert right < bound.guess_among(n_values)
+    # The twin: the bound of a fifth of the distance is broken.
+    assert right > AttackRisk(GaussianProfile(2 * radius / 5)).guess_among(n_values)
+
+
+@pytest.mark.parametrize("factor", [1.5, 3.0, 10.0])
+def test_odds_exceed_a_factor_no_more_often_than_is_said(factor):
+    mu = 0.8
+    # The privacy loss of a Gaussian pair is normal with mean mu²/2 and standard deviation mu.
+    exact = norm.sf((np.log(factor) - mu**2 / 2) / mu)
+    bound = AttackRisk(GaussianProfile(mu)).odds_exceed(factor)
+    assert exact <= bound <= min(1.0, 8 * exact)
+    # The twin: less noise breaks the bound.
+    assert norm.sf((np.log(factor) - 18) / 6) > bound
+    assert AttackRisk(ApproximateProfile(np.log(factor) / 2)).odds_exceed(factor) <= 1e-12
+    assert AttackRisk(None).odds_exceed(factor) == AttackRisk(None).guess_among(3) == 1.0
+
+
+def test_errors_of_guesses():
+    risk = AttackRisk(GaussianProfile(1.0))
+    with pytest.raises(ValueError, match="n_values must be at least 2"):
+        risk.guess_among(1)
+    with pytest.raises(ValueError, match="factor must be larger than 1"):
+        risk.odds_exceed(1.0)
+
+
+def test_a_report_hands_its_relation_to_its_risk():
+    report = PrivacyReport(
+        name="Fit",
+        events=(),
+        epsilon=1.0,
+        delta=1e-5,
+        neighbours="add_or_remove",
+        releases=((GaussianProfile(0.5), 1),),
+    )
+    assert report.attack_risk().guess_among(2) > AttackRisk(GaussianProfile(0.5)).guess_among(2)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn_dpgen.accounting import AttackRisk, GaussianProfile, LaplaceProfile
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.utils._random import SEEDED
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -84,6 +86,10 @@ def test_a_ledger_shows_charges_and_what_is_spent(tmp_path):
     assert HOSTILE in found.text
     assert f"{ledger.report().spent:.4g} of ε = 3" in found.text
     assert ledger._repr_html_() == ledger.report()._repr_html_()
+    # A bar for the whole, and one for the charge.
+    assert ledger._repr_html_().count('class="meter"') == 2
+    assert repr(ledger.report()).startswith(f"<LedgerReport of {HOSTILE!r}: epsilon ")
+    assert repr(ledger.report()).endswith("of 3 spent by 1 charge>")
     os.unlink(ledger.path)
     assert "PrivacyLedger" in Reader(ledger._repr_html_()).text
 
@@ -100,3 +106,23 @@ def test_a_fitted_estimator_shows_its_guarantee_below_that_of_scikit_learn():
     with sklearn.config_context(display="text"):
         assert set(mechanism._repr_mimebundle_()) == {"text/plain"}
         assert not hasattr(mechanism, "_repr_html_")
+
+
+def test_a_ledger_of_many_charges_has_a_bar_for_the_last_ones(tmp_path):
+    ledger = PrivacyLedger.create(tmp_path / "ledger", dataset="d", epsilon=3.0, delta=1e-4)
+    for i in range(15):
+        ledger.reserve(report(releases=((GaussianProfile(0.02), 1),)), what=f"fit {i}")
+    found = ledger._repr_html_()
+    assert found.count('class="meter"') == 1 + 1 + 12
+    assert "3 earlier charges" in found
+    assert "charge 15: fit 14" in found
+    shares = [float(x) for x in re.findall(r"width:([\d.]+)%", found)]
+    # All charges are equal: three earlier ones have three times the bar of one.
+    assert shares[1] == pytest.approx(3 * shares[2], rel=0.01)
+
+
+def test_a_plan_says_what_it_is_in_a_line():
+    text = repr(report(unit="patient"))
+    assert "(epsilon, delta) = (1, 1e-05), replace one person" in text
+    assert "SEEDED" not in text
+    assert repr(report(noise_source=SEEDED)).startswith("<SEEDED ")

@@ -1,6 +1,7 @@
 """A report of tables with keys has the figures of each table, and keeps persons together."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -13,12 +14,14 @@ from test_quality_report import PRIVACY, check_page, forced, marks_of  # noqa: F
 from sklearn_dpgen.metrics import row_distances
 from sklearn_dpgen.reporting import QualityReport, model_card
 from sklearn_dpgen.reporting._measures import detection_auc
+from sklearn_dpgen.reporting._quality_report import report_on_rows
 from sklearn_dpgen.reporting._released import Released
 from sklearn_dpgen.reporting._row_measures import (
     measure_released_tables,
     row_view,
     sample_persons,
 )
+from sklearn_dpgen.reporting._verdict import predictability
 from sklearn_dpgen.schema import Categorical, Inequality, Numeric, RelationalSchema, Schema, Table
 
 pytest.importorskip("matplotlib")
@@ -131,6 +134,81 @@ def test_a_page_of_releases_shows_synthetic_persons_alone(sampler):
     assert {c["name"] for c in found["visits"]["columns"]} == {"day", "ward", "pressure"}
     assert set(found["visits"]["marginals"]) == {"1", "2"}
     assert "real" not in found["visits"]["persons"]["trajectories"][0]
+
+
+RULES = {
+    "visits": [Inequality("patients.age", "pressure"), Inequality("previous.pressure", "pressure")]
+}
+
+
+def verdict_of(estimator, drawn=None, n_samples=300):
+    if drawn is None:
+        content = QualityReport.from_estimator(estimator, n_samples=n_samples).to_dict()
+    else:
+        content = report_on_rows(estimator, drawn, seed=0).to_dict()
+    tables = content["figures"]["tables"]
+    return content["verdict"], {n: t.get("rules") for n, t in tables.items()}, tables
+
+
+def test_the_verdict_of_each_table_has_counts_models_and_rules():
+    sampler = fitted(epsilon=100.0, target=["visits.ward", "patients.sex"], constraints=RULES)
+    verdict, rules, tables = verdict_of(sampler)
+    assert [rule["synthetic"] for rule in rules["visits"]] == [0, 0]
+    assert any("patients.age ≤ pressure; previous.pressure ≤ pressure" in t for t in verdict["fit"])
+    assert tables["patients"]["rows_per_unit"] == 1
+    assert tables["visits"]["rows_per_unit"] > 2
+    text = "\n".join(verdict["not_fit"])
+    assert re.search(r"patients: Counts of rows below \d+ of one column", text)
+    assert re.search(r"visits: Counts of rows below about \d+ of one column", text)
+    both = "\n".join([*verdict["fit"], *verdict["not_fit"]])
+    assert re.search(r"visits: Models of ward: .* a constant predictor scores 0.500", both)
+    assert re.search(r"patients: Models of sex: .* a constant predictor scores 0.500", both)
+    # What holds for both tables is stated once.
+    assert text.count("Statements about single persons") == 1
+    words = QualityReport.from_estimator(sampler, n_samples=100).to_dict()["words"]
+    assert any(w.startswith("visits: A constant predictor of ward that always") for w in words)
+
+
+def test_rules_that_rows_of_tables_break_are_counted():
+    sampler, broken = fitted(constraints=RULES), tables()
+    visits = broken["visits"].sort_values(["patient", "day"], kind="stable")
+    _, rules, _ = verdict_of(sampler, broken)
+    age = visits["patient"].map(broken["patients"].set_index("id")["age"])
+    pressure = visits["pressure"]
+    before = pressure.groupby(visits["patient"]).shift()
+    # A rule with a null holds.
+    expected = [(age > pressure).mean(), (before > pressure).mean()]
+    assert [rule["synthetic"] for rule in rules["visits"]] == pytest.approx(expected)
+    assert expected[1] > 0.2
+
+
+def test_models_are_tested_on_rows_of_other_persons():
+    schema = Schema({"x": Numeric(0, 1), "y": Categorical([0, 1])})
+    rng, persons = np.random.default_rng(0), np.repeat(np.arange(150), 20)
+    rows = pd.DataFrame(
+        {"x": rng.uniform(size=150)[persons], "y": rng.integers(2, size=150)[persons]}
+    )
+    found = predictability(rows, schema, "y", 0, persons)
+    assert abs(found["model"] - 0.5) < 0.15
+    # The twin: rows of one person in both halves reveal the label.
+    assert predictability(rows, schema, "y", 0)["model"] > 0.9
+
+
+def test_counts_of_rows_that_no_person_has_are_below_the_least_count():
+    columns = dict(SCHEMA["visits"].schema) | {"ward": Categorical(["a", "b", "never"])}
+    visits = Table(
+        Schema(columns), foreign_key={"patient": "patients"}, sequence_index="day", max_rows=8
+    )
+    schema = RelationalSchema({"patients": SCHEMA["patients"], "visits": visits})
+    found, limits = [], []
+    for i in range(4):
+        sampler = fitted(tables(1500), epsilon=2.0, schema=schema, random_state=i)
+        drawn = sampler.sample(200, random_state=0)
+        limits.append(verdict_of(sampler, drawn)[2]["visits"]["least_counts"]["of one column"])
+        found.append(int((drawn["visits"]["ward"] == "never").sum()))
+    assert all(count < limit for count, limit in zip(found, limits, strict=True))
+    # The twin: with a tenth of the limit, noise would be read as rows.
+    assert any(count > limit / 10 for count, limit in zip(found, limits, strict=True))
 
 
 class Watched:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.reporting._figures import histogram, label_bars
-from sklearn_dpgen.reporting._released import _gap, merge_bins, released_shares, sample_shares
+from sklearn_dpgen.reporting._released import (
+    _gap,
+    entry_widths,
+    merge_bins,
+    released_shares,
+    sample_shares,
+)
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables import TableSampler
@@ -162,3 +168,45 @@ def test_no_distance_exceeds_one_where_noise_fills_a_fine_column():
     part, shares, errors = released_shares(view, "a")
     assert len(shares) < 40
     assert _gap(view, part, codes)["noise"] < 1.0
+
+
+def areas(svg):
+    """Return the area of each bin of the filled steps of a figure."""
+    (path,) = re.findall(r'<path d="([^"]*)"[^>]*style="fill: #b4bdc9', svg)[:1]
+    points = [tuple(map(float, p)) for p in re.findall(r"([\d.]+) ([\d.]+)", path)]
+    bottom = max(y for _, y in points)
+    steps = zip(points, points[1:], strict=False)
+    return np.array(
+        [(x1 - x0) * (bottom - y0) for (x0, y0), (x1, y1) in steps if y0 == y1 < bottom]
+    )
+
+
+def test_areas_of_bins_of_different_widths_are_shares():
+    pytest.importorskip("matplotlib")
+    shares, widths = np.array([0.5, 0.2, 0.3]), np.array([0.1, 0.2, 0.7])
+    labels = ["0", "1", "3"]
+    found = areas(histogram(shares, shares, labels, "shares", widths=widths))
+    assert found / found.sum() == pytest.approx(shares, abs=2e-3)
+    # The twin: bars of equal widths and of heights that are shares would be as wrong as that.
+    assert shares * widths / np.sum(shares * widths) != pytest.approx(shares, abs=0.1)
+    # Equal widths keep an axis of shares; densities have none.
+    equal = histogram(shares, shares, labels, "shares", widths=np.full(3, 1 / 3))
+    assert percents(equal)
+    assert not percents(histogram(shares, shares, labels, "shares", widths=widths))
+
+
+def test_a_point_mass_is_visible_and_keeps_its_share():
+    pytest.importorskip("matplotlib")
+    shares, widths = np.array([0.5, 0.5]), np.array([1e-6, 1 - 1e-6])
+    found = areas(histogram(shares, shares, ["0", "0.1"], "shares", widths=widths))
+    assert found / found.sum() == pytest.approx(shares, abs=2e-3)
+
+
+def test_widths_are_those_of_the_merged_bins():
+    column = TabularEncoder(Schema({"a": Numeric(0, 30)}), n_bins=30).fit(FRAME).columns_["a"]
+    groups = np.repeat([0, 1, 2], [5, 10, 15])
+    assert entry_widths(column, groups) == pytest.approx([5 / 30, 10 / 30, 15 / 30], abs=1e-9)
+    assert entry_widths(column, groups[::-1]) is None
+    years = Schema({"a": Numeric(0, 9, integer=True)})
+    column = TabularEncoder(years, n_bins=10).fit(FRAME.clip(0, 9).round()).columns_["a"]
+    assert entry_widths(column, np.arange(10)) == pytest.approx([0.1] * 10)

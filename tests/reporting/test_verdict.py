@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
+from sklearn_dpgen.accounting import Event, GaussianProfile, PrivacyReport
 from sklearn_dpgen.accounting._wording import count_words, spending_rows
-from sklearn_dpgen.reporting import QualityReport
+from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.reporting import QualityReport, model_card
 from sklearn_dpgen.reporting._verdict import (
     associations,
     constant_words,
@@ -260,3 +261,51 @@ def test_what_was_spent_is_said_with_and_without_a_ledger():
     assert rows["seed of the rows"].startswith("7;")
     rows = dict(spending_rows(statement(noise_source=SEEDED)))
     assert rows["seed of the noise"].startswith("SEEDED")
+
+
+def test_what_was_chosen_without_being_paid_is_said_as_far_as_it_is_known():
+    def unpaid(**options):
+        return dict(spending_rows(statement(**options)))["chosen without being paid"]
+
+    assert "cannot know of other fits" in unpaid()
+    entry = {"dataset": "d", "charge": 1, "epsilon": 2.5, "delta": 1e-5}
+    assert "it has no earlier charge" in unpaid(ledger=entry)
+    assert "its 1 earlier charge is paid for" in unpaid(ledger=entry | {"charge": 2})
+    assert "its 3 earlier charges are paid for" in unpaid(ledger=entry | {"charge": 4})
+    # A ledger does not know what was not charged, and a scaler before the fit is named.
+    assert "fits that did not charge it" in unpaid(ledger=entry)
+    assert "such as a scaler" in unpaid(caveats=("earlier_fits",))
+    assert "such as a scaler" not in unpaid()
+    assert "The search for the best fit" not in unpaid()
+    searched = PrivacyReport(
+        name="Search",
+        events=(Event("best_of_runs"),),
+        epsilon=1.0,
+        delta=1e-5,
+        unit="patient",
+        releases=((GaussianProfile(0.3), 1),),
+    )
+    text = dict(spending_rows(searched))["chosen without being paid"]
+    assert "The search for the best fit is paid for by this release" in text
+    assert "looking at the persons" in text
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_the_card_and_the_page_list_choices_and_seeds_first(tmp_path, ledger):
+    options: dict = {"schema": SCHEMA, "population_size": 100, "max_iter": 2}
+    if ledger:
+        options["ledger"] = PrivacyLedger.create(
+            tmp_path / "ledger", dataset="survey", epsilon=3.0, delta=1e-4
+        )
+    for _ in range(2):
+        fitted = TableSampler(1.0, 1e-6, **options).fit(frame())
+    card = model_card(fitted).to_markdown()
+    page = html.unescape(QualityReport.from_estimator(fitted, n_samples=50).to_html())
+    assert card.index("What was spent, chosen and drawn") < card.index("## Model")
+    assert page.index("What was spent, chosen and drawn") < page.index("Single columns")
+    words = "its 1 earlier charge is paid for" if ledger else "cannot know of other fits"
+    for text in (card, page):
+        assert words in text
+        assert "chosen without being paid" in text
+        assert "seed of the noise" in text
+        assert str(tmp_path) not in text
