@@ -20,6 +20,7 @@ from sklearn_dpgen.schema._imported import (
     set_primary_key,
     texts,
     unused,
+    words_of,
 )
 
 __all__ = ["is_csvw", "read_csvw"]
@@ -88,14 +89,16 @@ def read_csvw(document: Mapping) -> dict[str, Imported]:
             name += "_"
         by_url[url] = name
         found[name] = item
-    tables, titles = {}, {}
+    tables: dict[str, Imported] = {}
+    titles: dict[str, dict[str, str]] = {}
     for name, item in found.items():
         tables[name], titles[name] = _csvw_table(item, document)
     for name, item in found.items():
         schema = item.get("tableSchema", document.get("tableSchema", {}))
         for key in mappings(schema.get("foreignKeys", []), "foreignKeys"):
             reference = mapping(key.get("reference"), "The reference of a foreign key")
-            parent = by_url.get(reference.get("resource"), reference.get("resource"))
+            resource = str(reference.get("resource"))
+            parent = by_url.get(resource, resource)
             own = [titles[name].get(n, n) for n in texts(key.get("columnReference"))]
             others = texts(reference.get("columnReference"))
             others = [titles.get(parent, {}).get(n, n) for n in others]
@@ -118,7 +121,7 @@ def _csvw_table(item, group):
         if column.get("virtual") is True:
             remarks.append(f"The virtual column {name!r} is not in the file.")
             continue
-        titles[column.get("name", name)] = name
+        titles[str(column.get("name", name))] = name
         rows.append(_csvw_row(name, inherited | dict(column)))
     table = Imported(rows, remarks=remarks)
     set_notes(table, item.get("notes"), "dc:subject", "dc:description")
@@ -149,7 +152,7 @@ def _csvw_row(name, column):
     """Return a column of CSVW metadata as a row of a data dictionary."""
     datatype = column.get("datatype", "string")
     datatype = {"base": datatype} if isinstance(datatype, str) else mapping(datatype, "datatype")
-    base = datatype.get("base", "string")
+    base = str(datatype.get("base", "string"))
     kind = _CSVW_KINDS.get(base)
     pattern = datatype.get("format")
     described = [" ".join(texts(column.get(f"dc:{word}"))) for word in ("title", "description")]
@@ -195,14 +198,13 @@ def _csvw_row(name, column):
 def _csvw_marks(pattern, notes):
     """Return the marks of numbers that the format of a datatype declares."""
     given = pattern if isinstance(pattern, Mapping) else {"pattern": pattern}
-    decimal, thousands = given.get("decimalChar", "."), given.get("groupChar")
+    marks = {"decimal": given.get("decimalChar"), "thousands": given.get("groupChar")}
     text = given.get("pattern")
     if isinstance(text, str):
-        thousands = thousands or ("," if "," in text else None)
+        marks["thousands"] = marks["thousands"] or ("," if "," in text else None)
         if re.search(r"[^#0.,;+-]", text):
             notes.append(f"numbers are written as {text!r}")
-    words = {} if decimal == "." else {"decimal": decimal}
-    return words | ({"thousands": thousands} if thousands else {})
+    return words_of(marks)
 
 
 def _strptime_of(pattern: str) -> str | None:

@@ -25,6 +25,7 @@ from sklearn_dpgen.schema._imported import (
     set_primary_key,
     texts,
     unused,
+    words_of,
 )
 
 __all__ = ["read_exchange"]
@@ -179,7 +180,8 @@ def _frictionless_table(resource, schema):
     for key in mappings(schema.get("foreignKeys", []), "foreignKeys"):
         reference = mapping(key.get("reference"), "The reference of a foreign key")
         own, others = texts(key.get("fields")), texts(reference.get("fields"))
-        table.references.append((own, reference.get("resource"), others))
+        parent = reference.get("resource")
+        table.references.append((own, parent if parent is None else str(parent), others))
     dialect = resource.get("dialect")
     dialect = dialect if isinstance(dialect, Mapping) else {}
     set_file(table, dialect, resource.get("encoding"))
@@ -203,7 +205,8 @@ def _frictionless_row(item, codes):
     kind = _FRICTIONLESS_TYPES.get(given) if isinstance(given, str) else None
     pattern = item.get("format", "default")
     values = _bare(item.get("categories", constraints.get("enum")))
-    missing = [code for code in _bare(item.get("missingValues", codes)) or [] if code != ""]
+    missing = _bare(item.get("missingValues", codes))
+    missing = [code for code in missing if code != ""] if isinstance(missing, list) else None
     row = new_row(
         item.get("name"), kind or GAP, label=item.get("title"), description=item.get("description")
     )
@@ -223,7 +226,7 @@ def _frictionless_row(item, codes):
             row |= {"type": "string", "values": (labels[0] or ["false"]) + (labels[1] or ["true"])}
     elif kind in ("number", "integer"):
         marks = {"decimal": item.get("decimalChar"), "thousands": item.get("groupChar")}
-        words |= {word: mark for word, mark in marks.items() if mark not in (None, "", ".")}
+        words |= words_of(marks)
         if item.get("bareNumber") is False:
             notes.append("other characters around numbers, such as a currency (bareNumber)")
     elif kind in ("date", "datetime"):
@@ -277,11 +280,11 @@ def _read_sdv(document):
     given = document.get("tables", {"table": document})
     tables = {name: _sdv_table(mapping(item, f"Table {name!r}")) for name, item in given.items()}
     for link in mappings(document.get("relationships", []), "relationships"):
-        child = link.get("child_table_name")
+        child, parent = str(link.get("child_table_name")), str(link.get("parent_table_name"))
         if child not in tables:
             raise PublicValueError("relationships must name tables of the metadata.")
         key, other = texts(link.get("child_foreign_key")), texts(link.get("parent_primary_key"))
-        tables[child].references.append((key, link.get("parent_table_name"), other))
+        tables[child].references.append((key, parent, other))
     return tables
 
 
@@ -313,6 +316,11 @@ def _sdv_row(name, column):
     row = new_row(name, "categorical")
     notes, words = row["notes"], row["words"]
     known = "sdtype pii"
+    detected = [w for w in column if str(w).startswith("range_") or w == "decimal_places"]
+    if detected:
+        # Version 2 of the metadata has them, by default those of the rows.
+        known += " " + " ".join(detected)
+        notes.append(f"{', '.join(detected)} not taken: the SDV detects them from the rows")
     if kind == "numerical":
         known += " computer_representation"
         stored = str(column.get("computer_representation", ""))
@@ -328,9 +336,9 @@ def _sdv_row(name, column):
                 words["format"] = pattern
     elif kind == "boolean":
         row["type"] = "boolean"
-    elif kind == "categorical":
+    elif kind in ("categorical", "ordinal"):
         known += " order order_by"
-        ordered = "order" in column or "order_by" in column
+        ordered = kind == "ordinal" or "order" in column or "order_by" in column
         row |= {"type": "ordinal" if ordered else "categorical", "values": column.get("order")}
     elif kind == "id":
         known += " regex_format"

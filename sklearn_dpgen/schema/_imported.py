@@ -32,6 +32,7 @@ __all__ = [
     "set_primary_key",
     "texts",
     "unused",
+    "words_of",
 ]
 
 # The words of columns that depend on how a file is written, and what a note says where a column
@@ -112,6 +113,8 @@ def columns_of(table: Imported, check_column: Callable) -> tuple[dict, dict]:
 
 def new_row(name: Any, kind: str, **fields: Any) -> dict[str, Any]:
     """Return a row of a data dictionary, with notes on it and words of the file."""
+    if not isinstance(name, str):
+        raise PublicValueError(f"The name of column {name!r} must be a string.")
     return {"name": name, "type": kind, "notes": [], "words": {}, **fields}
 
 
@@ -145,6 +148,12 @@ def unused(given: Mapping, known: str) -> list[str]:
     """Return a note with the names of fields that are not among the known words."""
     names = [str(name) for name in given if name not in known.split()]
     return [f"not used: {', '.join(names)}"] if names else []
+
+
+def words_of(marks: Mapping[str, Any]) -> dict[str, str]:
+    """Return the marks of numbers that are no default."""
+    found = {word: mark for word, mark in marks.items() if isinstance(mark, str) and mark}
+    return {word: mark for word, mark in found.items() if (word, mark) != ("decimal", ".")}
 
 
 def _number_of(value, decimal, thousands):

@@ -10,6 +10,7 @@ from declared_columns import reproducibly
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.schema import (
     Categorical,
     Datetime,
@@ -240,7 +241,9 @@ def test_csvw():
         "seen": {"type": "datetime", "low": "...", "high": "...", "resolution": "min", **nulls},
     }
     assert_says(draft, "'kind'", "';'", "'latin1'", "trim", "%m/%d/%Y", "','", "high itself")
-    assert_says(draft, "Species", "lists, separated by ' '", "'json'", "[A-Z]{3}", "%Y-%m-%d %H:%M")
+    assert_says(
+        draft, "'.'", "Species", "lists, separated by ' '", "'json'", "[A-Z]{3}", "%Y-%m-%d %H:%M"
+    )
     with pytest.raises(ValueError, match="lacks public declarations of columns 'On Street'"):
         draft.to_schema()
 
@@ -365,6 +368,30 @@ def test_sdv_of_one_table_and_of_sequences():
     assert [*panel.tables["table"].declaration] == ["day", "weight"]
 
 
+def test_ranges_that_the_sdv_detects_are_not_taken():
+    """Version 2 of the metadata holds the extremes and the labels of the rows."""
+
+    def metadata(largest):
+        age = {"sdtype": "numerical", "range_min": 18, "range_max": largest, "decimal_places": 0}
+        level = {"sdtype": "ordinal", "range_values": [1, largest], "range_is_nullable": False}
+        table = {"columns": {"age": age, "level": level}}
+        return {"METADATA_SPEC_VERSION": "V2", "tables": {"people": table}}
+
+    def careless(document):
+        column = document["tables"]["people"]["columns"]["age"]
+        bounds = {"min": column["range_min"], "max": column["range_max"]}
+        return Schema.draft([{"name": "age", "type": "integer", **bounds}])
+
+    def tells(draft):
+        return draft(metadata(96)).to_yaml() != draft(metadata(97)).to_yaml()
+
+    assert not tells(Schema.draft)
+    assert tells(careless)
+    draft = Schema.draft(metadata(97))
+    assert draft.missing == {"age": ("low", "high"), "level": ("categories",)}
+    assert_says(draft, "range_max, decimal_places not taken", "range_values, range_is_nullable")
+
+
 def test_smartnoise():
     draft = Schema.draft(yaml.safe_load(SMARTNOISE))
     assert draft.declaration == {
@@ -416,6 +443,40 @@ def test_smartnoise_tables_without_keys():
 def test_another_form_is_refused(document, error):
     with pytest.raises(ValueError, match=error):
         Schema.draft(document)
+
+
+JUNK = [None, -1.5, True, "x", [], ["x"], {"x": 1}]
+
+
+def places(document, path=()):
+    """Yield the path of each part of a document."""
+    yield path
+    if isinstance(document, dict | list):
+        for key in document if isinstance(document, dict) else range(len(document)):
+            yield from places(document[key], (*path, key))
+
+
+def replaced(document, path, junk):
+    if not path:
+        return junk
+    copy = dict(document) if isinstance(document, dict) else list(document)
+    copy[path[0]] = replaced(document[path[0]], path[1:], junk)
+    return copy
+
+
+@pytest.mark.parametrize("document", [CSVW, PACKAGE, SDV, yaml.safe_load(SMARTNOISE)])
+def test_a_document_with_any_mistake_is_read_or_refused(document):
+    """Without another error, whose message the command line would not show."""
+    n_refused = 0
+    for path in [*places(document)][1:]:
+        for junk in JUNK:
+            try:
+                text = Schema.draft(replaced(document, path, junk)).to_yaml()
+            except (PublicValueError, PublicTypeError):
+                n_refused += 1
+            else:
+                assert "type: " in text
+    assert n_refused
 
 
 def test_references_that_cannot_be_keys_are_remarks():
