@@ -4,9 +4,9 @@ import io
 import json
 import os
 import re
-import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sklearn_dpgen.command_line._console import CommandError, Console
@@ -16,6 +16,7 @@ from sklearn_dpgen.command_line._files import (
     in_format,
     output_ending,
     parse,
+    read_schema,
     read_text,
     split_ending,
     write_text,
@@ -38,13 +39,16 @@ Draft a schema, to be completed and reviewed by hand.
 
 From a table, only the names of the columns are taken, and the types that Parquet, Feather and Arrow
 files declare. Bounds, categories and whether numbers are integers are never taken: what occurs in
-the records is private, and a schema is public. CSV files declare no types. The draft has '...'
-wherever you have to declare something, and no command accepts it before that.
+the records is private, and a schema is public. CSV files declare no types. Where a name is plain,
+such as birth_date or postcode, a type is suggested. The draft has '...' wherever you have to
+declare something, and no command accepts it before that.
 
 From a codebook (--codebook, or a JSON or YAML file), bounds and categories are taken as well. A
-codebook is a data dictionary with one row per column and at least the fields name and type, or a
-Table Schema. Its content is taken as public. Many codebooks list the smallest and the largest value
-that occurred: those are private, so replace them.
+codebook is a data dictionary with one row per column and at least the fields name and type, or the
+metadata of a table in another format: a Table Schema or data package of Frictionless, CSV on the
+Web, metadata of the SDV, or of SmartNoise SQL. Metadata of several tables give a relational schema.
+The content is taken as public. Many codebooks list the smallest and the largest value that
+occurred: those are private, so replace them.
 
 If persons have several rows, in one table or in several with keys, name the tables by --table, or
 give a folder that has one file of each table: the draft is then a relational schema. Keys are never
@@ -54,54 +58,50 @@ _DRAFT_EXAMPLES = """\
   sklearn-dpgen draft-schema patients.csv --out schema.yaml
   sklearn-dpgen draft-schema patients.parquet --out schema.yaml
   sklearn-dpgen draft-schema dictionary.csv --codebook --out schema.yaml
-  sklearn-dpgen draft-schema tableschema.json --out schema.yaml
+  sklearn-dpgen draft-schema datapackage.json --out schema.yaml
   sklearn-dpgen draft-schema --table patients=patients.csv --table visits=visits.csv --out all.yaml
   sklearn-dpgen draft-schema hospital/ --out hospital.yaml
 """
 _HEAD = """\
-# A draft. Review every line: a schema is public, and is published with each release.
+# A draft. Review each line, and replace each '...' by public knowledge, such as the questionnaire,
+# the codes of a form or the law, not by what is in the table: a schema is published with releases.
 #
-# Replace each '...' by public knowledge: the questionnaire, the range of an instrument, the codes
-# of a form, the law. Do not take it from the table.
+#   numeric            low, high; integer: true; step
+#   datetime           low, high, such as 2020-01-31; resolution: D for days
+#   categorical        categories: [no, yes], or categories_from: codes.txt; hierarchy: [1, 3]
+#   ordinal            categories: [1, 2, 3]
+#   open_categorical   labels that nobody can list, such as towns: a fit discovers the frequent ones
+#   identifier         never learned, and numbered in synthetic rows
 #
-#   type: numeric      low, high; integer: true or false; step; nullable: true if values may be
-#                      missing
-#   type: datetime     low, high, such as 2020-01-31; resolution: D for days
-#   type: categorical  categories: [no, yes]; for many labels categories_from: codes.txt  (one a
-#                      line); hierarchy: [1, 3]  (prefixes)
-#   type: ordinal      categories: [1, 2, 3]
-#   type: open_categorical   labels that nobody can list, such as towns: a fit discovers those of
-#                      many rows, and the label 'other' replaces all others
-#   type: identifier   never learned; synthetic rows are numbered; --unit may name it
-#
-# A number that is a code is a category. Remove columns that need no synthetic counterpart, such as
-# names, or declare them as identifiers.
+# nullable: true where values may be missing. A number that is a code is a category. Remove columns
+# that need no synthetic counterpart.
 """
 _ONE_TABLE = """\
 #
 # With the columns under 'columns:', the table may have further words, such as unit: patient,
 # rules: [admitted <= discharged], delimiter: ";", encoding: cp1252, public: census.csv
 #
-# If persons have several rows, a relational schema synthesizes them together: draft it with
-# --table NAME=FILE.
+# If persons have several rows: name their identifier by unit{examples}, or draft a
+# relational schema with --table NAME=FILE.
 """
 _TABLES = """\
 #
-# Remove from 'columns' the keys, which are not modelled, and from each table what does not apply:
+# Keys are not modelled: remove them from 'columns', and from each table what does not apply:
 #
 #   primary_key     the column that identifies a row, or in one long table a person
 #   foreign_key     {patient: patients}: the column with the keys of a parent, and that table
 #   sequence_index  the column that orders the rows of a parent row, such as a date
 #   max_rows        public bound of the rows of a parent row that are modelled
 #   static          in one long table, the columns that are the same in all rows of a person
-#
-# Add what applies:
-#
 #   ties: false     two rows of a parent row never have the same sequence_index
 #   public: true    a public table, such as a list of hospitals: its file is not protected
 #   rules           [admitted <= discharged, patients.born <= admitted]; also delimiter, encoding
 """
 _KEYS = ("primary_key", "foreign_key", "sequence_index", "max_rows", "static")
+_LOOKED_AT = {
+    False: "Names and declared types were read, and no record.",
+    True: "The codebook was read, and no table.",
+}
 _TABLE_NOTE = (
     "The draft holds the names of the columns and the types that the file declares, and no value. "
     "CSV files declare no types, and the first line is taken as the names: review them."
@@ -110,6 +110,17 @@ _CODEBOOK_NOTE = (
     "The content of the codebook is taken as public. If its bounds or categories are those that "
     "occurred in the table, they are private: replace them."
 )
+_EXPORT = """\
+Write a schema as metadata in another format, which other tools read.
+
+Frictionless: the descriptor of a data package, datapackage.json. CSVW: metadata of CSV on the Web.
+What these cannot express, such as the order of labels or max_rows, is listed, and is in the notes
+of the file. The files of public tables are named by --table.
+"""
+_EXPORT_EXAMPLES = """\
+  sklearn-dpgen export-schema schema.yaml --to frictionless --out datapackage.json
+  sklearn-dpgen export-schema schema.yaml --to csvw --out schema-metadata.json
+"""
 _JSON_SCHEMA = """\
 Write the JSON Schema of schema files.
 
@@ -162,6 +173,25 @@ def add_to(commands) -> None:
     words.add_argument("--out", required=True, metavar="FILE", help="JSON file to write")
     add_overwrite(words)
 
+    export = add_command(
+        commands,
+        "export-schema",
+        run_export,
+        summary="write a schema in a format of other tools",
+        text=_EXPORT,
+        examples=_EXPORT_EXAMPLES,
+    )
+    export.add_argument("schema", metavar="SCHEMA", help="schema, in YAML or JSON")
+    export.add_argument(
+        "--to", required=True, choices=("csvw", "frictionless"), help="format of the file"
+    )
+    export.add_argument(
+        "--name", metavar="TABLE", help="name of the table; by default that of the schema file"
+    )
+    add_named_tables(export)
+    export.add_argument("--out", required=True, metavar="FILE", help="JSON file to write")
+    add_overwrite(export)
+
 
 def run_draft(arguments, console: Console) -> int:
     """Draft a schema."""
@@ -173,30 +203,81 @@ def run_draft(arguments, console: Console) -> int:
     tables = by_name(arguments.tables)
     if not arguments.codebook and len(arguments.source) == 1:
         tables = _tables_in(arguments.source[0]) or tables
+    given = tables or {"": arguments.source}
     options = (arguments.codebook, arguments.encoding)
+    found = {name: _draft_of(paths, *options) for name, paths in given.items()}
+    is_codebook = any(is_codebook for _, is_codebook in found.values())
+    from sklearn_dpgen.schema._codebook import GAP
+    from sklearn_dpgen.schema._drafts import RelationalDraft
+
     if not tables:
-        draft, is_codebook, words = _draft_of(arguments.source, *options)
-        columns = draft.to_yaml()
-        if words:
-            columns = f"{words}columns:\n{textwrap.indent(columns, '  ')}"
-        text, missing = f"{_ONE_TABLE}\n{columns}", draft.missing
-        n_columns = len(draft.declaration)
+        draft, _ = found[""]
     else:
-        drafts = {name: _draft_of(paths, *options) for name, paths in tables.items()}
-        is_codebook = any(is_codebook for _, is_codebook, _ in drafts.values())
-        only = {name: draft for name, (draft, *_) in drafts.items()}
-        text, missing = _relational_draft(only, {name: own[-1] for name, own in drafts.items()})
-        n_columns = sum(len(draft.declaration) for draft in only.values())
-    write_text(out, _HEAD + text)
+        only = {name: draft for name, (draft, _) in found.items()}
+        if any(isinstance(draft, RelationalDraft) for draft in only.values()):
+            raise CommandError("Metadata of several tables must be given alone, without --table.")
+        # One table has no parent, and static columns are those of one long table.
+        missing = [key for key in _KEYS if key != ("static" if len(only) > 1 else "foreign_key")]
+        draft = RelationalDraft(only, {name: dict.fromkeys(missing, GAP) for name in only})
+    is_relational = isinstance(draft, RelationalDraft)
+    drafts = draft.tables if is_relational else {"": draft}
+    write_text(out, _HEAD + _advice(drafts, is_relational) + "\n" + draft.to_yaml())
     console.warn(_CODEBOOK_NOTE if is_codebook else _TABLE_NOTE)
-    lines = [f"Wrote a draft of {n_columns} columns to {out}."]
-    if missing:
+    n_columns = sum(len(own.declaration) for own in drafts.values())
+    lines = [f"Wrote a draft of {n_columns} columns to {out}.", _LOOKED_AT[is_codebook]]
+    suggested = {} if is_codebook else _suggested(drafts)
+    if suggested:
+        lines.append("Suggested by names alone:")
+        lines += [f"  {name!r}: {kind}" for name, kind in suggested.items()]
+    if draft.missing:
         lines.append("Declare, from public knowledge alone:")
-        lines += [f"  {name!r}: {', '.join(fields)}" for name, fields in missing.items()]
+        lines += [f"  {name!r}: {', '.join(fields)}" for name, fields in draft.missing.items()]
     lines.append(f"Review the draft, then run: sklearn-dpgen check {out}")
-    found = {name: [*fields] for name, fields in missing.items()}
-    document = {"out": str(out), "n_columns": n_columns, "missing": found}
+    gaps = {name: [*fields] for name, fields in draft.missing.items()}
+    document = {"out": str(out), "n_columns": n_columns, "suggested": suggested, "missing": gaps}
     return console.result("\n".join(lines), document)
+
+
+def _advice(drafts, is_relational):
+    """Return the end of the head of a draft, on tables with several rows of a person."""
+    if is_relational:
+        names = [name for draft in drafts.values() for name in draft.declaration]
+        shared = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        return _TABLES + (f"#\n# Columns in several tables: {shared}\n" if shared else "")
+    (draft,) = drafts.values()
+    keys = [n for n, entry in draft.declaration.items() if entry["type"] == "identifier"]
+    return _ONE_TABLE.format(examples=f" (perhaps {', '.join(keys[:3])})" if keys else "")
+
+
+def _suggested(drafts):
+    """Return the types of the columns that have them by their names, as these have notes."""
+    return {
+        f"{table}.{name}" if table else name: draft.declaration[name]["type"]
+        for table, draft in drafts.items()
+        for name in draft.notes
+        if draft.declaration[name]["type"] != "..."
+    }
+
+
+def run_export(arguments, console: Console) -> int:
+    """Write a schema as metadata in another format."""
+    if not arguments.out.lower().endswith(".json"):
+        raise CommandError(f"--out must have the ending .json, got {arguments.out}.")
+    out = check_new_file(arguments.out, overwrite=arguments.overwrite)
+    tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
+    schema = read_schema(arguments.schema, tables)
+    from sklearn_dpgen.schema import export_schema
+    from sklearn_dpgen.schema._export import export_notes
+
+    name = arguments.name or Path(arguments.schema).stem
+    document = export_schema(schema, arguments.to, name=name)
+    write_text(out, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    notes = export_notes(document)
+    lines = [f"Wrote {arguments.to} metadata to {out}."]
+    lines += (
+        ["Not expressed by the format, but noted:", *(f"  {n}" for n in notes)] if notes else []
+    )
+    return console.result("\n".join(lines), {"out": str(out), "notes": notes})
 
 
 def run_json_schema(arguments, console: Console) -> int:
@@ -235,18 +316,13 @@ def _tables_in(path):
 
 
 def _draft_of(source, is_codebook, encoding):
-    """Return the draft of a table, whether it is from a codebook, and YAML of the file's format."""
+    """Return the draft of a table, and whether it was drafted from a codebook."""
     is_codebook = is_codebook or source[0].lower().endswith((".json", ".yaml", ".yml"))
     if is_codebook and len(source) > 1:
         raise CommandError("A codebook must be one file.")
     if is_codebook:
-        return _from_codebook(source[0]), True, ""
-    form = _format_of(files_of(source), encoding)
-    words = {"delimiter": form.delimiter, "encoding": form.encoding}
-    words = {k: v for k, v in words.items() if v != {"delimiter": ",", "encoding": "utf-8"}[k]}
-    from sklearn_dpgen.schema._texts import dump_yaml
-
-    return _from_table(source, form), False, dump_yaml(words) if words else ""
+        return _from_codebook(source[0]), True
+    return _from_table(source, _format_of(files_of(source), encoding)), False
 
 
 def _format_of(files, encoding):
@@ -263,36 +339,12 @@ def _format_of(files, encoding):
     return max(n_names, key=n_names.__getitem__)
 
 
-def _relational_draft(drafts, words):
-    """Return the YAML of a relational schema, and what is missing in it."""
-    from sklearn_dpgen.schema._codebook import GAP
-    from sklearn_dpgen.schema._texts import dump_yaml
-
-    # One table has no parent, and static columns are those of one long table.
-    fields = [name for name in _KEYS if name != ("static" if len(drafts) > 1 else "foreign_key")]
-    names = [name for draft in drafts.values() for name in draft.declaration]
-    shared = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    text = _TABLES + (f"#\n# Columns in several tables: {shared}\n" if shared else "")
-    text += "\ntables:\n"
-    missing = {}
-    for name, draft in drafts.items():
-        keys = dump_yaml(dict.fromkeys(fields, GAP))
-        columns = textwrap.indent(draft.to_yaml(), "  ")
-        head = dump_yaml({name: None}).replace(" null", "")
-        own = f"{words[name]}columns:\n{columns}{keys}"
-        text += textwrap.indent(head + textwrap.indent(own, "  "), "  ")
-        missing[name] = fields
-        missing |= {f"{name}.{column}": gaps for column, gaps in draft.missing.items()}
-    return text, missing
-
-
 def _from_table(paths: Sequence[str], form: "CsvFormat"):
     """Return a draft from the column names, and the types that files declare."""
     paths = in_format(files_of(paths), form)
     from sklearn_dpgen.preprocessing._files import open_files
     from sklearn_dpgen.schema import Schema
     from sklearn_dpgen.schema._codebook import GAP
-    from sklearn_dpgen.schema._schema import SchemaDraft
 
     files = open_files(paths, None)
     for path in paths[1:]:
@@ -303,7 +355,7 @@ def _from_table(paths: Sequence[str], form: "CsvFormat"):
             )
     if hasattr(files, "names"):
         _check_names(files.names)
-        return SchemaDraft({name: {"type": GAP} for name in files.names})
+        return _with_suggestions({name: {"type": GAP} for name in files.names}, form)
     # Columns without values, and times of day, are categorical.
     types = {
         field.name: "string"
@@ -312,12 +364,35 @@ def _from_table(paths: Sequence[str], form: "CsvFormat"):
         for field in files.schema
     }
     # A fraction or a missing value turns integers into floats, so this type would reveal it.
-    return SchemaDraft(
+    return _with_suggestions(
         {
             name: entry | ({"integer": GAP} if entry["type"] == "numeric" else {})
             for name, entry in Schema.draft(types).declaration.items()
         }
     )
+
+
+def _with_suggestions(declaration, form=None):
+    """Return the draft of a table, with types and notes for the columns whose names are plain."""
+    from sklearn_dpgen.schema._codebook import GAP
+    from sklearn_dpgen.schema._names import suggest
+    from sklearn_dpgen.schema._schema import SchemaDraft
+
+    notes = {}
+    for name, entry in declaration.items():
+        found = suggest(name, None if entry["type"] == GAP else entry["type"])
+        if found is not None:
+            # What a file declares stays, where the name agrees.
+            declaration[name] = (
+                entry if entry["type"] == found.entry["type"] != GAP else found.entry
+            )
+            notes[name] = found.note
+    words = {}
+    if form is not None:
+        own = {"delimiter": form.delimiter, "encoding": form.encoding}
+        plain = {"delimiter": ",", "encoding": "utf-8"}
+        words = {word: value for word, value in own.items() if value != plain[word]}
+    return SchemaDraft(declaration, notes, words=words)
 
 
 def _names_of(files):

@@ -2,6 +2,7 @@
 
 from sklearn_dpgen.schema._column import Identifier
 from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._export import export_schema
 from sklearn_dpgen.schema._file import read_schema
 from sklearn_dpgen.schema._json_schema import json_schema
 from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
@@ -24,6 +25,7 @@ __all__ = [
     "Schema",
     "Sum",
     "Table",
+    "export_schema",
     "json_schema",
     "read_schema",
 ]

@@ -48,6 +48,7 @@ _KINDS = {
     "boolean": "boolean bool logical",
     "date": "date",
     "datetime": "datetime timestamp timestamptz",
+    "identifier": "identifier id uuid",
 }
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
 
@@ -68,6 +69,21 @@ def read_codebook(codebook, check_column):
         As from `Schema.to_dict`, with ``"..."`` for missing declarations.
     """
     places, rows = _rows(codebook)
+    return read_rows(places, rows, check_column)
+
+
+def read_rows(places, rows, check_column):
+    """Read the rows of a data dictionary with known fields; the result is that of `read_codebook`.
+
+    Parameters
+    ----------
+    places : list of str
+        How errors name the rows.
+    rows : list of dict
+        Keys are those of ``_FIELDS``; the rows are used up.
+    check_column : callable
+        As for `read_codebook`.
+    """
     if not rows:
         raise PublicValueError("The codebook has no columns.")
     kinds = [_kind(row) for row in rows]
@@ -104,15 +120,7 @@ def one_line(text):
 
 def _rows(codebook):
     """Return how errors name the columns, and the known fields of each one as a dict."""
-    is_mapping = isinstance(codebook, Mapping)
-    if is_mapping and isinstance(codebook.get("resources"), list):
-        raise PublicValueError(
-            "codebook must be a schema of one resource, got a data package with several tables."
-        )
-    if is_mapping and isinstance(codebook.get("fields"), list):
-        codes = codebook.get("missingValues")
-        rows = [_table_schema_row(field, codes) for field in codebook["fields"]]
-    elif is_mapping:
+    if isinstance(codebook, Mapping):
         rows = [{"name": name, "type": dtype} for name, dtype in codebook.items()]
     elif isinstance(codebook, pd.Series):
         if not all(isinstance(dtype, np.dtype | ExtensionDtype) for dtype in codebook):
@@ -121,7 +129,7 @@ def _rows(codebook):
     else:
         rows = _dictionary_rows(codebook)
         return [f"row {i}" for i in range(len(rows))], rows
-    return [f"column {row.get('name')!r}" for row in rows], [_without_blanks(row) for row in rows]
+    return [f"column {row.get('name')!r}" for row in rows], [without_blanks(row) for row in rows]
 
 
 def _dictionary_rows(codebook):
@@ -155,43 +163,12 @@ def _dictionary_rows(codebook):
         words = [word for word in given if fields[word] == field]
         if len(words) > 1:
             raise PublicValueError(f"Fields {words} have the same meaning: keep one.")
-    return [_without_blanks({fields[word]: row[word] for word in row}) for row in rows]
+    return [without_blanks({fields[word]: row[word] for word in row}) for row in rows]
 
 
-def _table_schema_row(field, codes):
-    """Return the field of a table schema as a row of a data dictionary."""
-    if not isinstance(field, Mapping):
-        raise PublicValueError("The fields of a table schema must be mappings.")
-    constraints = field.get("constraints") or {}
-    values = field.get("categories", constraints.get("enum"))
-    codes = [code for code in _bare(field.get("missingValues", codes)) or [] if code != ""]
-    return {
-        "name": field.get("name"),
-        "type": field.get("type", "any"),
-        "low": constraints.get("minimum"),
-        "high": constraints.get("maximum"),
-        "values": _bare(values),
-        "ordered": field.get("categoriesOrdered"),
-        # A field that is not required may be null.
-        "required": constraints.get("required", False),
-        "missing": codes or None,
-        "decimal": field.get("decimalChar"),
-        "thousands": field.get("groupChar"),
-        # Other words than those of a pattern leave the format open.
-        "format": text if "%" in (text := str(field.get("format", ""))) else None,
-        "label": field.get("title"),
-        "description": field.get("description"),
-    }
+def without_blanks(row):
+    """Return the fields of a row that are not blank."""
 
-
-def _bare(values):
-    """Return a list of values without their labels."""
-    if not isinstance(values, list):
-        return values
-    return [value["value"] if isinstance(value, Mapping) else value for value in values]
-
-
-def _without_blanks(row):
     def is_blank(cell):
         text = isinstance(cell, str) and not cell.strip()
         return text or (types.is_scalar(cell) and pd.isna(cell))
@@ -204,6 +181,8 @@ def _kind(row):
     dtype = row.pop("type", None)
     if dtype is None:
         return "labels" if "values" in row else None
+    if isinstance(dtype, str) and dtype == GAP:
+        return GAP
     dtype = dtype.__name__ if isinstance(dtype, type) else dtype
     if not isinstance(dtype, str | np.dtype | ExtensionDtype):
         return None
@@ -220,7 +199,10 @@ def _entry(row, kind, codes):
     nullable = _flag("nullable", row.pop("nullable", False))
     has_required = "required" in row
     is_required = _flag("required", row.pop("required", False))
-    if kind in ("date", "datetime"):
+    if kind in ("identifier", GAP):
+        # The values of an identifier are never read, so that nulls need no declaration.
+        entry, codes, nullable, is_required = {"type": kind}, [], False, True
+    elif kind in ("date", "datetime"):
         entry = {"type": "datetime", **_bounds(row, _moment)}
         if kind == "date" or "resolution" in row:
             entry["resolution"] = str(row.pop("resolution", "D"))

@@ -2,11 +2,12 @@
 
 import datetime
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,9 @@ from sklearn_dpgen.schema._shown import column_rows, schema_text
 from sklearn_dpgen.schema._texts import dump_yaml, near_names, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._html import notebook
+
+if TYPE_CHECKING:
+    from sklearn_dpgen.schema._drafts import RelationalDraft
 
 __all__ = ["TABLE_WORDS", "Schema", "SchemaDraft", "is_long"]
 
@@ -323,7 +327,7 @@ class Schema(Mapping):
     @classmethod
     def draft(
         cls, codebook: pd.DataFrame | Sequence[Mapping] | Mapping | pd.Series
-    ) -> "SchemaDraft":
+    ) -> "SchemaDraft | RelationalDraft":
         """Draft a schema from public metadata such as a codebook, never from records.
 
         Parameters
@@ -337,16 +341,19 @@ class Schema(Mapping):
             ``description`` and ``unit``, which make the description. Common synonyms are accepted,
             such as ``variable``, ``dtype``, ``minimum`` or ``codes``.
 
-            A Table Schema is the mapping of [1]_ with its ``fields``. Fields that are not
-            ``required`` are nullable.
+            The content of a JSON or YAML file of one of these formats is known by its words:
+            a Table Schema or a data package [1]_, metadata of CSV on the Web [2]_, of the SDV, and
+            of SmartNoise SQL. Fields that are not ``required`` are nullable. What a schema cannot
+            express becomes a note.
 
             Dtypes or type names by column, such as ``frame.dtypes``, have no bounds. Categories of
             a dtype are not used: they may be those that occur in the records.
 
         Returns
         -------
-        SchemaDraft
-            A draft that lists the missing bounds and categories. Print it for code to paste.
+        SchemaDraft or RelationalDraft
+            A draft that lists the missing bounds and categories. Print it for code to paste. It is
+            relational if the metadata declare several tables.
 
         Raises
         ------
@@ -360,7 +367,8 @@ class Schema(Mapping):
 
         References
         ----------
-        .. [1] Frictionless Data, "Table Schema", version 2.
+        .. [1] Frictionless Data, "Data Package", version 2.
+        .. [2] W3C, "Metadata Vocabulary for Tabular Data", 2015.
 
         Examples
         --------
@@ -382,7 +390,11 @@ class Schema(Mapping):
         >>> draft.missing
         {'income': ('low', 'high')}
         """
-        return SchemaDraft(read_codebook(codebook, _column_from_dict))
+        # Drafts of several tables know of this class.
+        from sklearn_dpgen.schema._drafts import draft_exchange
+
+        found = draft_exchange(codebook, _column_from_dict)
+        return SchemaDraft(read_codebook(codebook, _column_from_dict)) if found is None else found
 
     def to_dict(self) -> dict[str, dict]:
         """Return the schema as plain dicts, lists, strings and numbers.
@@ -577,10 +589,25 @@ class SchemaDraft:
     ----------
     declaration : mapping of str to mapping
         As from `Schema.to_dict`, with ``"..."`` for missing declarations.
+    notes : mapping of str to str, optional
+        Comments on some of the columns.
+    remarks : sequence of str, default=()
+        Comments on the table as a whole.
+    words : mapping of str to str, optional
+        What is declared of the table beside its columns: unit, delimiter and encoding.
     """
 
-    def __init__(self, declaration: Mapping) -> None:
+    def __init__(
+        self,
+        declaration: Mapping,
+        notes: Mapping | None = None,
+        remarks: Sequence[str] = (),
+        words: Mapping[str, str] | None = None,
+    ) -> None:
         self.declaration = declaration
+        self.notes = {} if notes is None else notes
+        self.remarks = remarks
+        self.words = {} if words is None else words
 
     def __str__(self):
         return self.to_code()
@@ -608,6 +635,8 @@ class SchemaDraft:
         if self.missing:
             gaps = ", ".join(f"{name!r} ({', '.join(f)})" for name, f in self.missing.items())
             raise PublicValueError(f"The draft lacks public declarations of columns {gaps}.")
+        if self.words:
+            return Schema.from_dict(dict(self.words) | {"columns": self.declaration})
         return Schema.from_dict(self.declaration)
 
     def to_code(self) -> str:
@@ -615,15 +644,24 @@ class SchemaDraft:
         types = {entry["type"] for entry in self.declaration.values()} - {GAP}
         kinds = {TYPES[kind].__name__ for kind in types}
         lines = [f"from sklearn_dpgen.schema import {', '.join(sorted({*kinds, 'Schema'}))}", ""]
-        lines.append("schema = Schema({")
+        lines += [*(f"# {remark}" for remark in self.remarks), "schema = Schema({"]
         for name, entry in self.declaration.items():
+            lines += [f"    # {self.notes[name]}"] if name in self.notes else []
             todo = f"  # declare {' and '.join(self.missing[name])}" if name in self.missing else ""
             lines.append(f"    {_literal(name)}: {_call(entry)},{todo}")
-        return "\n".join([*lines, "})"])
+        words = "".join(f", {word}={_literal(value)}" for word, value in self.words.items())
+        return "\n".join([*lines, f"}}{words})"])
 
     def to_yaml(self) -> str:
         """Return YAML, which `Schema.from_yaml` refuses as long as it contains a ``...``."""
-        return dump_yaml(self.declaration)
+        remarks = "".join(f"# {remark}\n" for remark in self.remarks)
+        columns = ""
+        for name, entry in self.declaration.items():
+            note = f"# {self.notes[name]}\n" if name in self.notes else ""
+            columns += note + dump_yaml({name: entry})
+        if not self.words:
+            return remarks + columns
+        return f"{remarks}{dump_yaml(dict(self.words))}columns:\n{textwrap.indent(columns, '  ')}"
 
 
 def _call(entry):

@@ -58,11 +58,48 @@ def test_of_a_table_names_and_types_alone(run, form):
         assert done.json["missing"]["d"] == ["low", "high"]
     for value in ("41", "42", "43.5", "secret", "1999"):
         assert value not in text + done.all
-    assert "Review every line" in text
+    assert "Review each line" in text
     assert "review them" in done.json["warnings"][0]
     # No command takes a draft for a schema.
     assert run("check", "draft.yaml").code == 1
     assert "is a draft" in run("plan", "--schema", "draft.yaml", "--rows", 9, "--epsilon", 1).err
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_plain_name_suggests_a_type(run, folder, form):
+    """The draft is that of the names: what the columns hold decides nothing."""
+    names = ["patient_id", "plz", "Geburtsdatum", "income", "comment", "town"]
+    rows = {
+        "csv": [dict.fromkeys(names, "a"), dict.fromkeys(names, "b")],
+        "parquet": [
+            {"patient_id": 7, "plz": 501, "Geburtsdatum": "31.1.2020", "income": 1.5}
+            | {"comment": "a", "town": "b"}
+        ],
+    }[form]
+    frame = pd.DataFrame(rows)
+    frame.to_csv("t.csv", index=False) if form == "csv" else frame.to_parquet("t.parquet")
+    done = run("draft-schema", f"t.{form}", "--out", "draft.yaml", "--json")
+    assert done.code == 0, done.err
+    text = (folder / "draft.yaml").read_text(encoding="utf-8")
+    draft = yaml.safe_load(text)
+    bounds = {"low": "...", "high": "..."}
+    integer = {} if form == "csv" else {"integer": "..."}
+    town = {"type": "..."} if form == "csv" else {"type": "categorical", "categories": "..."}
+    assert draft == {
+        "patient_id": {"type": "identifier"},
+        # Where a file has a number, the name says that it is a code.
+        "plz": {"type": "categorical", "categories": "..."},
+        "Geburtsdatum": {"type": "datetime", **bounds, "resolution": "D"},
+        "income": {"type": "numeric", **bounds, **integer},
+        "comment": {"type": "..."},
+        "town": town,
+    }
+    assert done.json["suggested"] == {
+        name: draft[name]["type"] for name in ("patient_id", "plz", "Geburtsdatum", "income")
+    }
+    assert "--unit (perhaps patient_id)" in text
+    assert "# by its name a postcode" in text
+    assert run("check", "draft.yaml").code == 1
 
 
 NEIGHBOURS = {
@@ -215,6 +252,97 @@ def test_a_table_schema(run, folder):
     assert done.code == 0
     assert done.json["missing"] == {}
     assert run("check", "draft.yaml").code == 0
+
+
+PACKAGE = {
+    "resources": [
+        {
+            "name": "patients",
+            "path": "patients.csv",
+            "schema": {
+                "fields": [{"name": "id"}, {"name": "smoker", "type": "boolean"}],
+                "primaryKey": "id",
+            },
+        },
+        {
+            "name": "visits",
+            "path": "visits.csv",
+            "schema": {
+                "fields": [
+                    {"name": "patient"},
+                    {
+                        "name": "cost",
+                        "type": "number",
+                        "constraints": {"minimum": 0, "maximum": 50},
+                    },
+                ],
+                "foreignKeys": [
+                    {"fields": "patient", "reference": {"resource": "patients", "fields": "id"}}
+                ],
+            },
+        },
+    ]
+}
+
+
+def test_metadata_of_several_tables(run, folder):
+    (folder / "datapackage.json").write_text(json.dumps(PACKAGE))
+    done = run("draft-schema", "datapackage.json", "--out", "draft.yaml", "--json")
+    assert done.code == 0, done.err
+    assert done.json["missing"] == {"visits": ["max_rows"]}
+    assert done.json["n_columns"] == 2
+    assert "those that occurred" in done.json["warnings"][0]
+    text = (folder / "draft.yaml").read_text(encoding="utf-8")
+    (folder / "all.yaml").write_text(text.replace("max_rows: '...'", "max_rows: 9"))
+    assert run("check", "all.yaml").code == 0
+    done = run("draft-schema", "--table", "a=datapackage.json", "--out", "b.yaml")
+    assert done.code == 2
+    assert "must be given alone" in done.err
+
+
+@pytest.mark.parametrize("to", ["csvw", "frictionless"])
+def test_an_export_and_its_draft(run, folder, to):
+    done = run("export-schema", "schema.yaml", "--to", to, "--out", "other.json", "--json")
+    assert done.code == 0, done.err
+    expected = ["'grade': labels are not texts", "'grade': ordinal: the labels are in their order"]
+    assert done.json["notes"] == (expected if to == "csvw" else [])
+    assert run("draft-schema", "other.json", "--out", "back.yaml").code == 0
+    draft = yaml.safe_load((folder / "back.yaml").read_text(encoding="utf-8"))
+    schema = Schema.from_yaml((folder / "schema.yaml").read_text(encoding="utf-8"))
+    drafted = Schema.from_dict(draft)
+    assert [n for n in schema if drafted[n] != schema[n]] == (["grade"] if to == "csvw" else [])
+    done = run("export-schema", "schema.yaml", "--to", to, "--out", "other.json")
+    assert done.code == 2
+    assert "--overwrite" in done.err
+    assert "ending .json" in run("export-schema", "schema.yaml", "--to", to, "--out", "a.yaml").err
+
+
+def test_an_export_of_tables(run, folder):
+    tables = {
+        "patients": {
+            "columns": {"smoker": {"type": "categorical", "categories": ["no", "yes"]}},
+            "primary_key": "id",
+        },
+        "wards": {
+            "columns": {"beds": {"type": "numeric", "low": 0, "high": 99}},
+            "primary_key": "ward",
+            "public": True,
+        },
+        "visits": {
+            "columns": {"cost": {"type": "numeric", "low": 0, "high": 9}},
+            "foreign_key": {"patient": "patients", "ward": "wards"},
+            "max_rows": 5,
+        },
+    }
+    (folder / "all.json").write_text(json.dumps({"tables": tables}))
+    (folder / "wards.csv").write_text("ward,beds\na,3\n")
+    export = ("export-schema", "all.json", "--to", "csvw", "--out", "all-metadata.json")
+    assert "--table wards=FILE" in run(*export).err
+    done = run(*export, "--table", "wards=wards.csv")
+    assert done.code == 0, done.err
+    assert "max_rows: 5" in done.out
+    document = json.loads((folder / "all-metadata.json").read_text())
+    assert [table["url"] for table in document["tables"]] == [f"{name}.csv" for name in tables]
 
 
 def test_records_are_no_codebook(run):

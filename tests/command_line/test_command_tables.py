@@ -246,9 +246,10 @@ def test_a_draft_of_tables_leaves_the_keys_to_declare(run, hospital):
         "patients": ["columns", *keys],
         "visits": ["columns", *keys],
     }
-    assert draft["visits"]["columns"] == {
-        name: {"type": "..."} for name in ("patient", "day", "cost", "note")
-    }
+    columns = {name: {"type": "..."} for name in ("patient", "day", "cost", "note")}
+    # By its name.
+    columns["cost"] = {"type": "numeric", "low": "...", "high": "..."}
+    assert draft["visits"]["columns"] == columns
     assert document["n_columns"] == 6
     assert document["missing"]["patients"] == keys
     assert document["missing"]["visits.day"] == ["type"]

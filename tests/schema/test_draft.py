@@ -157,7 +157,6 @@ TABLE_SCHEMA = {
         {"name": "left", "categories": ["a", "b"]},
     ],
     "missingValues": ["", "NA"],
-    "primaryKey": "age",
 }
 
 
@@ -333,10 +332,6 @@ def test_what_is_not_understood_is_refused(row, error):
         ([{"name": " ", "type": "int"}], "The name of row 0 must be a string"),
         ({"fields": [{"type": "integer"}]}, "The name of column None must be a string"),
         ({"fields": ["age"]}, "must be mappings"),
-        (
-            {"resources": [{"schema": TABLE_SCHEMA}]},
-            "must be a schema of one resource, got a data package",
-        ),
         (pd.Series({"x": "int64"}), "A series must hold dtypes"),
         ("codebook.csv", "codebook must be a data frame or"),
         (pd.DataFrame([["x", "int", "int"]], columns=["name", "type", "type"]), "distinct names"),
