@@ -97,7 +97,7 @@ def test_a_plain_name_suggests_a_type(run, folder, form):
     assert done.json["suggested"] == {
         name: draft[name]["type"] for name in ("patient_id", "plz", "Geburtsdatum", "income")
     }
-    assert "--unit (perhaps patient_id)" in text
+    assert "unit (perhaps patient_id)" in text
     assert "# by its name a postcode" in text
     assert run("check", "draft.yaml").code == 1
 

@@ -224,7 +224,11 @@ def test_csvw():
     assert entries == {
         "GID": {"type": "identifier"},
         "On Street": {"type": "categorical", "categories": "...", **nulls},
-        "species": {"type": "categorical", "categories": ["oak", "ash (F.)"]},
+        "species": {
+            "type": "categorical",
+            "categories": ["oak", "ash (F.)"],
+            "description": "Species",
+        },
         "trimmed": {
             "type": "datetime",
             "low": "2010-01-31",
@@ -240,9 +244,10 @@ def test_csvw():
         "code": {"type": "categorical", "categories": "...", **nulls},
         "seen": {"type": "datetime", "low": "...", "high": "...", "resolution": "min", **nulls},
     }
-    assert_says(draft, "'kind'", "';'", "'latin1'", "trim", "%m/%d/%Y", "','", "high itself")
+    assert draft.words == {"delimiter": ";", "encoding": "latin1"}
+    assert_says(draft, "'kind'", "trim", "%m/%d/%Y", "','", "high itself")
     assert_says(
-        draft, "'.'", "Species", "lists, separated by ' '", "'json'", "[A-Z]{3}", "%Y-%m-%d %H:%M"
+        draft, "thousands: .", "Species", "lists, separated by ' '", "'json'", "[A-Z]{3}", "%Y-%m-%d %H:%M"
     )
     with pytest.raises(ValueError, match="lacks public declarations of columns 'On Street'"):
         draft.to_schema()
@@ -311,7 +316,10 @@ def test_a_data_package():
     assert cost == {"type": "numeric", "low": 0, "high": 5000.5, "nullable": True}
     assert draft.tables["visits"].declaration["key"] == {"type": "identifier"}
     assert_says(draft, "%d.%m.%Y", "','", "low itself is excluded", "currency", "'geopoint'")
-    assert_says(draft, "maxLength", "iso-8859-15", "'\\t'", "commentChar", "readme")
+    words = [table.words for table in draft.tables.values()]
+    assert {"delimiter": "\t"} in [{k: v for k, v in w.items() if k == "delimiter"} for w in words]
+    assert "iso-8859-15" in [own.get("encoding") for own in words]
+    assert_says(draft, "maxLength", "commentChar", "readme")
     for text in (draft.to_yaml(), draft.to_code()):
         assert "..." in text
     with pytest.raises(ValueError, match=r"'visits' \(max_rows\)"):
@@ -402,7 +410,8 @@ def test_smartnoise():
         "married": {"type": "categorical", "categories": [False, True], "nullable": True},
         "seen": {"type": "datetime", "low": "...", "high": "...", "nullable": True},
     }
-    assert_says(draft, "unit='user_id'", "max_ids: 3", "rows", "clamp_counts", "sensitivity")
+    assert draft.words == {"unit": "user_id"}
+    assert_says(draft, "max_ids: 3", "rows", "clamp_counts", "sensitivity")
     assert_says(draft, "'other' has the type unknown", "missing_value")
 
 
