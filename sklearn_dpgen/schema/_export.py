@@ -8,7 +8,7 @@ from urllib.parse import quote
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.schema._column import given_as
 from sklearn_dpgen.schema._relational import RelationalSchema
-from sklearn_dpgen.schema._schema import Schema
+from sklearn_dpgen.schema._schema import Schema, is_long
 
 __all__ = ["FORMATS", "export_notes", "export_schema"]
 
@@ -17,6 +17,8 @@ _PANEL = "primary_key of a panel"
 _PROFILE = "https://datapackage.org/profiles/2.0"
 # Marks that have a meaning in a regular expression of ECMAScript.
 _SYNTAX = re.compile(r"([\^$\\.*+?()\[\]{}|/])")
+# The words of a table that both formats express.
+_OF_TABLES = ("columns", "primary_key", "references", "delimiter", "encoding")
 
 
 def export_schema(
@@ -73,7 +75,8 @@ def export_schema(
     if not isinstance(name, str) or not name:
         raise PublicValueError(f"name must be the name of a table, got {given_as(name)}.")
     if isinstance(schema, Schema):
-        tables = {name: {"columns": schema.to_dict()}}
+        declaration = schema.to_dict()
+        tables = {name: declaration if is_long(declaration) else {"columns": declaration}}
     else:
         tables = schema.to_dict()["tables"]
         for entry in tables.values():
@@ -154,7 +157,8 @@ def _bounds_of(entry, kind):
 
 def _expressed(entry, kind):
     """Return the words of a column that both formats express."""
-    words = {"type", "low", "high", "integer", "nullable", "missing"}
+    words = {"type", "low", "high", "integer", "nullable", "missing", "description"}
+    words |= {"decimal", "thousands"}
     if kind == "date" or entry.get("resolution") == "s":
         words.add("resolution")
     if entry.get("zone") == "UTC":
@@ -189,7 +193,10 @@ def _frictionless(tables):
         ]
         schema |= {"foreignKeys": keys} if keys else {}
         resource = {"name": name, "type": "table", "path": _file_of(name), "schema": schema}
-        notes += [{"note": note} for note in _left(entry, ("columns", "primary_key", "references"))]
+        if "delimiter" in entry:
+            resource["dialect"] = {"delimiter": entry["delimiter"]}
+        resource |= {"encoding": entry["encoding"]} if "encoding" in entry else {}
+        notes += [{"note": note} for note in _left(entry, _OF_TABLES)]
         resources.append(resource | ({"notes": notes} if notes else {}))
     return {"$schema": f"{_PROFILE}/datapackage.json", "resources": resources}
 
@@ -199,6 +206,12 @@ def _frictionless_field(name, entry):
     kind, labels = _kind_of(entry)
     expressed = _expressed(entry, kind)
     item: dict[str, Any] = {"name": name, "type": kind}
+    # Fields of the format, and the words of a column whose values they have.
+    same = {"description": "description", "decimalChar": "decimal", "groupChar": "thousands"}
+    if entry["type"] == "datetime":
+        same["format"] = "format"
+        expressed.add("format")
+    item |= {field: entry[word] for field, word in same.items() if word in entry}
     if entry["type"] == "identifier":
         return item | {"rdfType": _IDENTIFIER}, _left(entry, expressed)
     constraints: dict[str, Any] = {"required": not entry.get("nullable", False)}
@@ -239,9 +252,10 @@ def _csvw(tables):
             for column, (parent, key) in entry.get("references", {}).items()
         ]
         schema |= {"foreignKeys": keys} if keys else {}
-        left = _left(entry, ("columns", "primary_key", "references"))
-        notes += [{"dc:description": note} for note in left]
+        notes += [{"dc:description": note} for note in _left(entry, _OF_TABLES)]
         table = {"url": _file_of(name), "tableSchema": schema}
+        dialect = {word: entry[word] for word in ("delimiter", "encoding") if word in entry}
+        table |= {"dialect": dialect} if dialect else {}
         found.append(table | ({"notes": notes} if notes else {}))
     context = {"@context": "http://www.w3.org/ns/csvw"}
     return context | ({"tables": found} if len(found) > 1 else found[0])
@@ -252,11 +266,15 @@ def _csvw_column(name, entry):
     kind, labels = _kind_of(entry)
     expressed = _expressed(entry, kind)
     item: dict[str, Any] = {"name": _variable(name), "titles": name}
+    item |= {"dc:description": entry["description"]} if "description" in entry else {}
     if entry["type"] == "identifier":
         return item | {"propertyUrl": _IDENTIFIER}, _left(entry, expressed)
     left = []
     datatype: dict[str, Any] = {"base": "dateTime" if kind == "datetime" else kind}
     datatype |= _bounds_of(entry, kind)
+    same = {"decimalChar": "decimal", "groupChar": "thousands"}
+    marks = {field: entry[word] for field, word in same.items() if word in entry}
+    datatype |= {"format": marks} if marks else {}
     if labels is not None:
         expressed.add("categories")
         if kind != "boolean":

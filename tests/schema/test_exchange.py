@@ -247,7 +247,13 @@ def test_csvw():
     assert draft.words == {"delimiter": ";", "encoding": "latin1"}
     assert_says(draft, "'kind'", "trim", "%m/%d/%Y", "','", "high itself")
     assert_says(
-        draft, "thousands: .", "Species", "lists, separated by ' '", "'json'", "[A-Z]{3}", "%Y-%m-%d %H:%M"
+        draft,
+        "thousands: .",
+        "Species",
+        "lists, separated by ' '",
+        "'json'",
+        "[A-Z]{3}",
+        "%Y-%m-%d %H:%M",
     )
     with pytest.raises(ValueError, match="lacks public declarations of columns 'On Street'"):
         draft.to_schema()
@@ -868,3 +874,23 @@ def test_parameters_of_an_export():
         export_schema(schema, "sdv")
     with pytest.raises(ValueError, match="name must be the name of a table"):
         export_schema(schema, "csvw", name="")
+
+
+@pytest.mark.parametrize("to", ["frictionless", "csvw"])
+def test_words_of_a_table_and_of_its_texts_go_both_ways(to):
+    columns = {
+        "id": Identifier(),
+        "cost": Numeric(0, 1000, decimal=",", thousands=".", description="of a stay"),
+        "born": Datetime("1900-01-01", "2020-12-31", resolution="D", format="%d/%m/%Y"),
+    }
+    schema = Schema(columns, unit="id", delimiter=";", encoding="cp1252")
+    document = export_schema(schema, to, name="stays")
+    draft = Schema.draft(document)
+    assert draft.words == {"delimiter": ";", "encoding": "cp1252"}
+    assert draft.declaration["cost"] == schema.to_dict()["columns"]["cost"]
+    # Who is protected has no word in another format.
+    assert "unit: id" in export_notes(document)
+    if to == "frictionless":
+        assert draft.to_schema() == Schema(columns, delimiter=";", encoding="cp1252")
+    else:
+        assert "'born': format: %d/%m/%Y" in export_notes(document)
