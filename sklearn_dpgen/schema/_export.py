@@ -7,12 +7,15 @@ from urllib.parse import quote
 
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.schema._column import given_as
+from sklearn_dpgen.schema._csvw import tr35_of
 from sklearn_dpgen.schema._relational import RelationalSchema
 from sklearn_dpgen.schema._schema import Schema
 
 __all__ = ["FORMATS", "export_notes", "export_schema"]
 
 _IDENTIFIER = "http://schema.org/identifier"
+# What both formats express of a table.
+_OF_TABLES = ("columns", "primary_key", "references", "delimiter", "encoding")
 _PANEL = "primary_key of a panel"
 _PROFILE = "https://datapackage.org/profiles/2.0"
 # Marks that have a meaning in a regular expression of ECMAScript.
@@ -154,12 +157,18 @@ def _bounds_of(entry, kind):
 
 def _expressed(entry, kind):
     """Return the words of a column that both formats express."""
-    words = {"type", "low", "high", "integer", "nullable", "missing"}
+    words = {"type", "low", "high", "integer", "nullable", "missing", "description"}
+    words |= {"decimal", "thousands"}
     if kind == "date" or entry.get("resolution") == "s":
         words.add("resolution")
     if entry.get("zone") == "UTC":
         words.add("zone")
     return words
+
+
+def _given(entry, **names):
+    """Return the words of a declaration under their names in another format."""
+    return {name: entry[word] for word, name in names.items() if word in entry}
 
 
 def _codes_of(entry):
@@ -189,7 +198,10 @@ def _frictionless(tables):
         ]
         schema |= {"foreignKeys": keys} if keys else {}
         resource = {"name": name, "type": "table", "path": _file_of(name), "schema": schema}
-        notes += [{"note": note} for note in _left(entry, ("columns", "primary_key", "references"))]
+        resource |= _given(entry, encoding="encoding")
+        dialect = _given(entry, delimiter="delimiter")
+        resource |= {"dialect": dialect} if dialect else {}
+        notes += [{"note": note} for note in _left(entry, _OF_TABLES)]
         resources.append(resource | ({"notes": notes} if notes else {}))
     return {"$schema": f"{_PROFILE}/datapackage.json", "resources": resources}
 
@@ -197,8 +209,14 @@ def _frictionless(tables):
 def _frictionless_field(name, entry):
     """Return a field of a Table Schema, and what it does not express."""
     kind, labels = _kind_of(entry)
-    expressed = _expressed(entry, kind)
-    item: dict[str, Any] = {"name": name, "type": kind}
+    expressed = _expressed(entry, kind) | {"format"}
+    item: dict[str, Any] = {"name": name, "type": kind} | _given(
+        entry,
+        description="description",
+        format="format",
+        decimal="decimalChar",
+        thousands="groupChar",
+    )
     if entry["type"] == "identifier":
         return item | {"rdfType": _IDENTIFIER}, _left(entry, expressed)
     constraints: dict[str, Any] = {"required": not entry.get("nullable", False)}
@@ -239,9 +257,10 @@ def _csvw(tables):
             for column, (parent, key) in entry.get("references", {}).items()
         ]
         schema |= {"foreignKeys": keys} if keys else {}
-        left = _left(entry, ("columns", "primary_key", "references"))
-        notes += [{"dc:description": note} for note in left]
+        notes += [{"dc:description": note} for note in _left(entry, _OF_TABLES)]
         table = {"url": _file_of(name), "tableSchema": schema}
+        dialect = _given(entry, delimiter="delimiter", encoding="encoding")
+        table |= {"dialect": dialect} if dialect else {}
         found.append(table | ({"notes": notes} if notes else {}))
     context = {"@context": "http://www.w3.org/ns/csvw"}
     return context | ({"tables": found} if len(found) > 1 else found[0])
@@ -252,11 +271,17 @@ def _csvw_column(name, entry):
     kind, labels = _kind_of(entry)
     expressed = _expressed(entry, kind)
     item: dict[str, Any] = {"name": _variable(name), "titles": name}
+    item |= _given(entry, description="dc:description")
     if entry["type"] == "identifier":
         return item | {"propertyUrl": _IDENTIFIER}, _left(entry, expressed)
     left = []
     datatype: dict[str, Any] = {"base": "dateTime" if kind == "datetime" else kind}
     datatype |= _bounds_of(entry, kind)
+    marks = _given(entry, decimal="decimalChar", thousands="groupChar")
+    pattern = tr35_of(entry["format"]) if "format" in entry else None
+    if marks or pattern is not None:
+        datatype["format"] = marks or pattern
+        expressed.add("format")
     if labels is not None:
         expressed.add("categories")
         if kind != "boolean":

@@ -21,9 +21,12 @@ from sklearn_dpgen.schema import (
     RelationalSchema,
     Schema,
     Table,
+    _export,
     export_schema,
 )
+from sklearn_dpgen.schema._csvw import tr35_of
 from sklearn_dpgen.schema._drafts import RelationalDraft
+from sklearn_dpgen.schema._exchange import read_exchange
 from sklearn_dpgen.schema._export import export_notes
 from sklearn_dpgen.schema._schema import SchemaDraft
 
@@ -801,6 +804,39 @@ def test_what_a_format_cannot_express_is_a_note(to):
     assert draft.missing == {"town": ("categories",)}
     assert draft.declaration["utc"]["low"] == "2020-01-01T00:00:00+00:00"
     assert draft.declaration["x"]["missing"] == ["-9"]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_how_a_file_is_written_is_expressed(to):
+    """Words of declarations under their names in a format, and back."""
+    columns = {
+        "x": {"type": "numeric", "low": 0, "high": 9, "decimal": ",", "thousands": "."},
+        "day": {"type": "datetime", "low": "2020-01-01T00:00:00", "high": "2021-01-01T00:00:00"}
+        | {"resolution": "D", "format": "%d.%m.%Y", "description": "of admission"},
+    }
+    table = {"columns": columns, "delimiter": ";", "encoding": "cp1252"}
+    document = parsed(_export.FORMATS[to]({"people": table}))
+    assert export_notes(document) == []
+    tables, _ = read_exchange(document)
+    (found,) = tables.values()
+    assert found.words == {"delimiter": ";", "encoding": "cp1252"}
+    assert found.rows[0]["words"] == {"decimal": ",", "thousands": "."}
+    assert found.rows[1]["words"] == {"format": "%d.%m.%Y"}
+    assert found.rows[1]["description"] == "of admission"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other"),
+    [
+        ("%Y-%m-%dT%H:%M:%S", "yyyy-MM-ddTHH:mm:ss"),
+        ("%d/%m/%Y", "dd/MM/yyyy"),
+        ("%d %b %Y", None),
+        ("%Y%%", None),
+        ("day %d", None),
+    ],
+)
+def test_patterns_of_dates(pattern, other):
+    assert tr35_of(pattern) == other
 
 
 HOSPITAL = RelationalSchema(
