@@ -23,7 +23,7 @@ from sklearn_dpgen.schema._imported import (
     words_of,
 )
 
-__all__ = ["is_csvw", "read_csvw"]
+__all__ = ["is_csvw", "read_csvw", "tr35_of"]
 
 _CSVW = "http://www.w3.org/ns/csvw"
 _CSVW_TYPES = {
@@ -222,6 +222,18 @@ def _strptime_of(pattern: str) -> str | None:
             text += _TR35[word]
         else:
             return None
+    return text
+
+
+def tr35_of(pattern: str) -> str | None:
+    """Return a pattern of strptime as one of Unicode TR 35, or None if it has no counterpart."""
+    fields = {directive: field for field, directive in _TR35.items() if len(field) > 1}
+    text = ""
+    for directive, other in re.findall(r"(%.)|([^%]+)", pattern):
+        # Other letters are fields there.
+        if (directive and directive not in fields) or re.search(r"[A-SU-Za-z]", other):
+            return None
+        text += fields[directive] if directive else other
     return text
 
 

@@ -7,18 +7,19 @@ from urllib.parse import quote
 
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.schema._column import given_as
+from sklearn_dpgen.schema._csvw import tr35_of
 from sklearn_dpgen.schema._relational import RelationalSchema
 from sklearn_dpgen.schema._schema import Schema, is_long
 
 __all__ = ["FORMATS", "export_notes", "export_schema"]
 
 _IDENTIFIER = "http://schema.org/identifier"
+# What both formats express of a table.
+_OF_TABLES = ("columns", "primary_key", "references", "delimiter", "encoding")
 _PANEL = "primary_key of a panel"
 _PROFILE = "https://datapackage.org/profiles/2.0"
 # Marks that have a meaning in a regular expression of ECMAScript.
 _SYNTAX = re.compile(r"([\^$\\.*+?()\[\]{}|/])")
-# The words of a table that both formats express.
-_OF_TABLES = ("columns", "primary_key", "references", "delimiter", "encoding")
 
 
 def export_schema(
@@ -166,6 +167,11 @@ def _expressed(entry, kind):
     return words
 
 
+def _given(entry, **names):
+    """Return the words of a declaration under their names in another format."""
+    return {name: entry[word] for word, name in names.items() if word in entry}
+
+
 def _codes_of(entry):
     codes = entry.get("missing", [])
     return ["", *(str(code) for code in codes)] if codes else []
@@ -193,9 +199,9 @@ def _frictionless(tables):
         ]
         schema |= {"foreignKeys": keys} if keys else {}
         resource = {"name": name, "type": "table", "path": _file_of(name), "schema": schema}
-        if "delimiter" in entry:
-            resource["dialect"] = {"delimiter": entry["delimiter"]}
-        resource |= {"encoding": entry["encoding"]} if "encoding" in entry else {}
+        resource |= _given(entry, encoding="encoding")
+        dialect = _given(entry, delimiter="delimiter")
+        resource |= {"dialect": dialect} if dialect else {}
         notes += [{"note": note} for note in _left(entry, _OF_TABLES)]
         resources.append(resource | ({"notes": notes} if notes else {}))
     return {"$schema": f"{_PROFILE}/datapackage.json", "resources": resources}
@@ -204,14 +210,14 @@ def _frictionless(tables):
 def _frictionless_field(name, entry):
     """Return a field of a Table Schema, and what it does not express."""
     kind, labels = _kind_of(entry)
-    expressed = _expressed(entry, kind)
-    item: dict[str, Any] = {"name": name, "type": kind}
-    # Fields of the format, and the words of a column whose values they have.
-    same = {"description": "description", "decimalChar": "decimal", "groupChar": "thousands"}
-    if entry["type"] == "datetime":
-        same["format"] = "format"
-        expressed.add("format")
-    item |= {field: entry[word] for field, word in same.items() if word in entry}
+    expressed = _expressed(entry, kind) | {"format"}
+    item: dict[str, Any] = {"name": name, "type": kind} | _given(
+        entry,
+        description="description",
+        format="format",
+        decimal="decimalChar",
+        thousands="groupChar",
+    )
     if entry["type"] == "identifier":
         return item | {"rdfType": _IDENTIFIER}, _left(entry, expressed)
     constraints: dict[str, Any] = {"required": not entry.get("nullable", False)}
@@ -254,7 +260,7 @@ def _csvw(tables):
         schema |= {"foreignKeys": keys} if keys else {}
         notes += [{"dc:description": note} for note in _left(entry, _OF_TABLES)]
         table = {"url": _file_of(name), "tableSchema": schema}
-        dialect = {word: entry[word] for word in ("delimiter", "encoding") if word in entry}
+        dialect = _given(entry, delimiter="delimiter", encoding="encoding")
         table |= {"dialect": dialect} if dialect else {}
         found.append(table | ({"notes": notes} if notes else {}))
     context = {"@context": "http://www.w3.org/ns/csvw"}
@@ -266,15 +272,17 @@ def _csvw_column(name, entry):
     kind, labels = _kind_of(entry)
     expressed = _expressed(entry, kind)
     item: dict[str, Any] = {"name": _variable(name), "titles": name}
-    item |= {"dc:description": entry["description"]} if "description" in entry else {}
+    item |= _given(entry, description="dc:description")
     if entry["type"] == "identifier":
         return item | {"propertyUrl": _IDENTIFIER}, _left(entry, expressed)
     left = []
     datatype: dict[str, Any] = {"base": "dateTime" if kind == "datetime" else kind}
     datatype |= _bounds_of(entry, kind)
-    same = {"decimalChar": "decimal", "groupChar": "thousands"}
-    marks = {field: entry[word] for field, word in same.items() if word in entry}
-    datatype |= {"format": marks} if marks else {}
+    marks = _given(entry, decimal="decimalChar", thousands="groupChar")
+    pattern = tr35_of(entry["format"]) if "format" in entry else None
+    if marks or pattern is not None:
+        datatype["format"] = marks or pattern
+        expressed.add("format")
     if labels is not None:
         expressed.add("categories")
         if kind != "boolean":

@@ -21,9 +21,12 @@ from sklearn_dpgen.schema import (
     RelationalSchema,
     Schema,
     Table,
+    _export,
     export_schema,
 )
+from sklearn_dpgen.schema._csvw import tr35_of
 from sklearn_dpgen.schema._drafts import RelationalDraft
+from sklearn_dpgen.schema._exchange import read_exchange
 from sklearn_dpgen.schema._export import export_notes
 from sklearn_dpgen.schema._schema import SchemaDraft
 
@@ -200,10 +203,11 @@ def all_texts(draft):
     return "\n".join(text for t in tables for text in [*t.notes.values(), *t.remarks])
 
 
-def without_gaps(draft):
-    """Return the complete declarations of a draft, with defaults for the words of files."""
+def declared(draft):
+    """Return the declarations of a draft without texts, and without how a file is written."""
+    words = ("format", "decimal", "thousands", "description")
     return {
-        name: {word: v for word, v in entry.items() if word not in ("format", "decimal")}
+        name: {word: value for word, value in entry.items() if word not in words}
         for name, entry in draft.declaration.items()
     }
 
@@ -219,16 +223,10 @@ def test_csvw():
     draft = Schema.draft(parsed(CSVW))
     assert isinstance(draft, SchemaDraft)
     nulls = {"nullable": True, "missing": ["NA"]}
-    entries = without_gaps(draft)
-    entries["height"].pop("thousands", None)
-    assert entries == {
+    assert declared(draft) == {
         "GID": {"type": "identifier"},
         "On Street": {"type": "categorical", "categories": "...", **nulls},
-        "species": {
-            "type": "categorical",
-            "categories": ["oak", "ash (F.)"],
-            "description": "Species",
-        },
+        "species": {"type": "categorical", "categories": ["oak", "ash (F.)"]},
         "trimmed": {
             "type": "datetime",
             "low": "2010-01-31",
@@ -314,11 +312,11 @@ def test_a_data_package():
     tables = draft.declaration["tables"]
     assert tables["patients"]["primary_key"] == "patient"
     assert tables["visits"]["foreign_key"] == {"patient": "patients"}
-    entries = without_gaps(draft.tables["patients"])
+    entries = declared(draft.tables["patients"])
     assert entries["smoker"] == {"type": "categorical", "categories": ["no", "yes"]}
     assert entries["born"]["low"] == "1900-01-01"
     assert entries["born"]["missing"] == ["-9"]
-    cost = without_gaps(draft.tables["visits"])["cost"]
+    cost = declared(draft.tables["visits"])["cost"]
     assert cost == {"type": "numeric", "low": 0, "high": 5000.5, "nullable": True}
     assert draft.tables["visits"].declaration["key"] == {"type": "identifier"}
     assert_says(draft, "%d.%m.%Y", "','", "low itself is excluded", "currency", "'geopoint'")
@@ -344,7 +342,7 @@ def test_sdv():
         },
         "primary_key": "hotel_id",
     }
-    guests = without_gaps(draft.tables["guests"])
+    guests = declared(draft.tables["guests"])
     bounds = {"low": "...", "high": "..."}
     assert guests == {
         "checkin_date": {"type": "datetime", **bounds, "resolution": "D"},
@@ -818,6 +816,39 @@ def test_what_a_format_cannot_express_is_a_note(to):
     assert draft.declaration["x"]["missing"] == ["-9"]
 
 
+@pytest.mark.parametrize("to", FORMATS)
+def test_how_a_file_is_written_is_expressed(to):
+    """Words of declarations under their names in a format, and back."""
+    columns = {
+        "x": {"type": "numeric", "low": 0, "high": 9, "decimal": ",", "thousands": "."},
+        "day": {"type": "datetime", "low": "2020-01-01T00:00:00", "high": "2021-01-01T00:00:00"}
+        | {"resolution": "D", "format": "%d.%m.%Y", "description": "of admission"},
+    }
+    table = {"columns": columns, "delimiter": ";", "encoding": "cp1252"}
+    document = parsed(_export.FORMATS[to]({"people": table}))
+    assert export_notes(document) == []
+    tables, _ = read_exchange(document)
+    (found,) = tables.values()
+    assert found.words == {"delimiter": ";", "encoding": "cp1252"}
+    assert found.rows[0]["words"] == {"decimal": ",", "thousands": "."}
+    assert found.rows[1]["words"] == {"format": "%d.%m.%Y"}
+    assert found.rows[1]["description"] == "of admission"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other"),
+    [
+        ("%Y-%m-%dT%H:%M:%S", "yyyy-MM-ddTHH:mm:ss"),
+        ("%d/%m/%Y", "dd/MM/yyyy"),
+        ("%d %b %Y", None),
+        ("%Y%%", None),
+        ("day %d", None),
+    ],
+)
+def test_patterns_of_dates(pattern, other):
+    assert tr35_of(pattern) == other
+
+
 HOSPITAL = RelationalSchema(
     {
         "patients": Table(Schema({"smoker": Categorical(["no", "yes"])}), primary_key="patient id"),
@@ -890,7 +921,4 @@ def test_words_of_a_table_and_of_its_texts_go_both_ways(to):
     assert draft.declaration["cost"] == schema.to_dict()["columns"]["cost"]
     # Who is protected has no word in another format.
     assert "unit: id" in export_notes(document)
-    if to == "frictionless":
-        assert draft.to_schema() == Schema(columns, delimiter=";", encoding="cp1252")
-    else:
-        assert "'born': format: %d/%m/%Y" in export_notes(document)
+    assert draft.to_schema() == Schema(columns, delimiter=";", encoding="cp1252")
