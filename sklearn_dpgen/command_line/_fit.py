@@ -117,7 +117,8 @@ The folder --out receives a release:
   release.json           the guarantee and the SHA-256 of all these files, for programs; 'verify
                          FOLDER' checks them
 
-Of a relational schema, name each table by --table. Each person is protected with all rows in all
+Of a relational schema, give a folder with a file NAME.* of each table, or name each table by
+--table. Each person is protected with all rows in all
 tables, and each table has its file: synthetic-NAME.* Of an earlier run, --overwrite removes all of
 these.
 
@@ -132,6 +133,9 @@ the card.
 With --ledger the cost is charged to a ledger before anything is released, and the command is
 refused with exit code 1 if less is left. Create one with 'sklearn-dpgen ledger init'. Without a
 ledger, you have to add up the cost of several runs on one table yourself.
+
+The schema may declare rules, the unit, a public table, and how CSV files are written. --rule adds
+to its rules; --unit and --public replace what it declares.
 
 With --public the fit starts from a public table, such as a census sample; NAME=FILE stands beside
 table NAME of a relational schema. Report and card state its
@@ -150,6 +154,7 @@ _SYNTHESIZE_EXAMPLES = """\
       --target outcome --ledger patients.ledger --out synthetic
   sklearn-dpgen synthesize 'visits-*.csv' --schema schema.yaml --epsilon 2 --unit person \\
       --neighbours add_or_remove --rows 10000 --out synthetic
+  sklearn-dpgen synthesize tables/ --schema hospital.yaml --epsilon 1 --out synthetic
   sklearn-dpgen synthesize --schema hospital.yaml --epsilon 1 --out synthetic \\
       --table patients=patients.csv --table visits=visits-1.csv --table visits=visits-2.csv
   sklearn-dpgen synthesize stays.csv --schema schema.yaml --epsilon 1 --out synthetic \\
