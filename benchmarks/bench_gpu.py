@@ -2,11 +2,12 @@
 
 One command for a machine with a GPU: ``make gpu`` runs the tests with the marker ``gpu``, and this.
 
-*speed*: Sinkhorn and sliced gradients beside POT, geomloss and flash-sinkhorn. Wall time of a value with the gradient of the first points, the device synchronized before and
-after each; the ratio is the median over pairs of runs taken in turn. Ours and POT run 100 Sinkhorn
-iterations on the matrix of costs; geomloss takes points, and the steps of its own schedule;
-flash-sinkhorn, a peer where it is installed, takes points and 100 iterations. The cost is half the
-squared distance, the entropic weight 1, all in float32. The record holds the card and the versions.
+*speed*: Sinkhorn and sliced gradients beside POT, geomloss and flash-sinkhorn. Wall time of a value
+with the gradient of the first points, the device synchronized before and after each; the ratio is
+the median over pairs of runs taken in turn. Ours and POT run 100 Sinkhorn iterations on the matrix
+of costs; geomloss takes points, and the steps of its own schedule; flash-sinkhorn, a peer where it
+is installed, takes points and 100 iterations. The cost is half the squared distance, the entropic
+weight 1, all in float32. The record holds the card and the versions.
 
 *images*, of MNIST, and of FashionMNIST where ``fashion_mnist.npz`` is in the data home, three seeds
 each: the losses of paper 1 in its own setting (``bench_mnist.py --part paper_losses``), and
