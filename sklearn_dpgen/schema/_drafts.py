@@ -45,8 +45,12 @@ class RelationalDraft:
     @property
     def declaration(self) -> dict:
         """As from `RelationalSchema.to_dict`, with ``"..."`` for missing declarations."""
-        tables = self.tables.items()
-        return {"tables": {n: {"columns": t.declaration} | dict(self.keys[n]) for n, t in tables}}
+        return {
+            "tables": {
+                name: {**table.words, "columns": table.declaration, **self.keys[name]}
+                for name, table in self.tables.items()
+            }
+        }
 
     @property
     def missing(self) -> dict:
@@ -101,9 +105,11 @@ class RelationalDraft:
             plain = SchemaDraft(table.declaration, table.notes)
             columns = textwrap.indent(plain.to_yaml(), "  ")
             head = dump_yaml({name: None}).replace(" null", "") + textwrap.indent(remarks, "  ")
-            keys = dump_yaml(dict(self.keys[name])) if self.keys[name] else ""
+            words, keys = (
+                dump_yaml(dict(own)) if own else "" for own in (table.words, self.keys[name])
+            )
             body = f"columns:\n{columns}" if columns else "columns: {}\n"
-            text += textwrap.indent(head + textwrap.indent(body + keys, "  "), "  ")
+            text += textwrap.indent(head + textwrap.indent(words + body + keys, "  "), "  ")
         return text
 
 
@@ -131,7 +137,8 @@ def draft_exchange(document: Any, check_column: Callable) -> SchemaDraft | Relat
     for name, table in tables.items():
         columns, notes = columns_of(table, check_column)
         notes = {column: one_line(note) for column, note in notes.items()}
-        drafts[name] = SchemaDraft(columns, notes, [one_line(text) for text in table.remarks])
+        remarks = [one_line(text) for text in table.remarks]
+        drafts[name] = SchemaDraft(columns, notes, remarks, table.words)
     if is_relational:
         return RelationalDraft(drafts, {name: table.keys for name, table in tables.items()})
     (draft,) = drafts.values()

@@ -5,6 +5,7 @@ Each reader is a pure function of a document, from which no data are read.
 
 import re
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 from sklearn_dpgen.exceptions import PublicValueError
@@ -27,6 +28,7 @@ from sklearn_dpgen.schema._imported import (
     unused,
     words_of,
 )
+from sklearn_dpgen.schema._schema import Schema
 
 __all__ = ["read_exchange"]
 
@@ -68,7 +70,10 @@ def read_exchange(document: Any) -> tuple[dict[str, Imported], bool] | None:
         _link(tables)
     for table in tables.values():
         _set_keys(table, is_relational)
-        table.remarks += [TABLE_WORDS[word].format(value) for word, value in table.words.items()]
+        # The keys of a relational schema declare its persons.
+        taken = {*signature(Schema).parameters} - ({"unit"} if is_relational else set())
+        for word in [word for word in table.words if word not in taken]:
+            table.remarks.append(TABLE_WORDS[word].format(table.words.pop(word)))
     return tables, is_relational
 
 

@@ -46,7 +46,7 @@ _TAKEN = {
     "numeric": {item.name for item in fields(Numeric)},
     "datetime": {item.name for item in fields(Datetime)},
 }
-# The same for tables, whose declarations take none of them yet.
+# The same for tables.
 TABLE_WORDS = {
     "delimiter": "Fields of the file are separated by {0!r}.",
     "encoding": "The file is encoded as {0!r}.",

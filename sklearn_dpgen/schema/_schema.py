@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
@@ -405,14 +406,21 @@ class SchemaDraft:
         Comments on some of the columns.
     remarks : sequence of str, default=()
         Comments on the table as a whole.
+    words : mapping of str to object, optional
+        Further parameters of `Schema`.
     """
 
     def __init__(
-        self, declaration: Mapping, notes: Mapping | None = None, remarks: Sequence[str] = ()
+        self,
+        declaration: Mapping,
+        notes: Mapping | None = None,
+        remarks: Sequence[str] = (),
+        words: Mapping | None = None,
     ) -> None:
         self.declaration = declaration
         self.notes = {} if notes is None else notes
         self.remarks = remarks
+        self.words = {} if words is None else words
 
     def __str__(self):
         return self.to_code()
@@ -440,7 +448,8 @@ class SchemaDraft:
         if self.missing:
             gaps = ", ".join(f"{name!r} ({', '.join(f)})" for name, f in self.missing.items())
             raise PublicValueError(f"The draft lacks public declarations of columns {gaps}.")
-        return Schema.from_dict(self.declaration)
+        columns = self.declaration
+        return Schema.from_dict({**self.words, "columns": columns} if self.words else columns)
 
     def to_code(self) -> str:
         """Return Python code to paste, which raises as long as it contains a ``...``."""
@@ -452,15 +461,19 @@ class SchemaDraft:
             lines += [f"    # {self.notes[name]}"] if name in self.notes else []
             todo = f"  # declare {' and '.join(self.missing[name])}" if name in self.missing else ""
             lines.append(f"    {_literal(name)}: {_call(entry)},{todo}")
-        return "\n".join([*lines, "})"])
+        words = "".join(f", {word}={_literal(value)}" for word, value in self.words.items())
+        return "\n".join([*lines, f"}}{words})"])
 
     def to_yaml(self) -> str:
         """Return YAML, which `Schema.from_yaml` refuses as long as it contains a ``...``."""
-        blocks = [f"# {remark}\n" for remark in self.remarks]
+        head = "".join(f"# {remark}\n" for remark in self.remarks)
+        columns = ""
         for name, entry in self.declaration.items():
-            note = f"# {self.notes[name]}\n" if name in self.notes else ""
-            blocks.append(note + dump_yaml({name: entry}))
-        return "".join(blocks)
+            columns += f"# {self.notes[name]}\n" if name in self.notes else ""
+            columns += dump_yaml({name: entry})
+        if not self.words:
+            return head + columns
+        return f"{head}{dump_yaml(dict(self.words))}columns:\n{indent(columns, '  ')}"
 
 
 def _call(entry):

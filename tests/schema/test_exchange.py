@@ -816,12 +816,24 @@ def test_how_a_file_is_written_is_expressed(to):
     table = {"columns": columns, "delimiter": ";", "encoding": "cp1252"}
     document = parsed(_export.FORMATS[to]({"people": table}))
     assert export_notes(document) == []
+    assert_says(Schema.draft(document), "';'", "cp1252")
     tables, _ = read_exchange(document)
     (found,) = tables.values()
-    assert found.words == {"delimiter": ";", "encoding": "cp1252"}
     assert found.rows[0]["words"] == {"decimal": ",", "thousands": "."}
     assert found.rows[1]["words"] == {"format": "%d.%m.%Y"}
     assert found.rows[1]["description"] == "of admission"
+
+
+def test_a_draft_with_words_of_a_table():
+    declaration = {"x": {"type": "numeric", "low": 0, "high": 9}}
+    draft = SchemaDraft(declaration, {"x": "a note"}, ["a remark"], {"delimiter": ";"})
+    assert yaml.safe_load(draft.to_yaml()) == {"delimiter": ";", "columns": declaration}
+    assert draft.to_yaml().startswith("# a remark\ndelimiter: ;\ncolumns:\n  # a note\n  x:\n")
+    assert draft.to_code().endswith('}, delimiter=";")')
+    tables = RelationalDraft({"a": draft}, {"a": {"primary_key": "id"}})
+    table = {"delimiter": ";", "columns": declaration, "primary_key": "id"}
+    assert tables.declaration == yaml.safe_load(tables.to_yaml()) == {"tables": {"a": table}}
+    assert '}, delimiter=";"),' in tables.to_code()
 
 
 @pytest.mark.parametrize(
