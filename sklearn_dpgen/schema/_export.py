@@ -76,7 +76,11 @@ def export_schema(
     if not isinstance(name, str) or not name:
         raise PublicValueError(f"name must be the name of a table, got {given_as(name)}.")
     if isinstance(schema, Schema):
-        tables = {name: {"columns": schema.to_dict()}}
+        declaration: dict[str, Any] = schema.to_dict()
+        # Columns may be beside words of the table. A column may be called "columns" too.
+        columns = declaration.get("columns", {"type": ""})
+        is_long = not isinstance(columns.get("type"), str)
+        tables = {name: declaration if is_long else {"columns": declaration}}
     else:
         tables = schema.to_dict()["tables"]
         for entry in tables.values():
