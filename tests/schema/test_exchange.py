@@ -219,6 +219,13 @@ def assert_says(draft, *texts):
         assert text in shown
 
 
+def assert_file(draft, **words):
+    """Check that each word of a file is declared, or in a remark on the table."""
+    for word, value in words.items():
+        is_said = any(repr(value) in remark for remark in draft.remarks)
+        assert draft.words.get(word) == value or is_said
+
+
 def test_csvw():
     draft = Schema.draft(parsed(CSVW))
     assert isinstance(draft, SchemaDraft)
@@ -242,16 +249,10 @@ def test_csvw():
         "code": {"type": "categorical", "categories": "...", **nulls},
         "seen": {"type": "datetime", "low": "...", "high": "...", "resolution": "min", **nulls},
     }
-    assert draft.words == {"delimiter": ";", "encoding": "latin1"}
+    assert_file(draft, delimiter=";", encoding="latin1")
     assert_says(draft, "'kind'", "trim", "%m/%d/%Y", "','", "high itself")
     assert_says(
-        draft,
-        "thousands: .",
-        "Species",
-        "lists, separated by ' '",
-        "'json'",
-        "[A-Z]{3}",
-        "%Y-%m-%d %H:%M",
+        draft, "Species", "lists, separated by ' '", "'json'", "[A-Z]{3}", "%Y-%m-%d %H:%M"
     )
     with pytest.raises(ValueError, match="lacks public declarations of columns 'On Street'"):
         draft.to_schema()
@@ -320,10 +321,8 @@ def test_a_data_package():
     assert cost == {"type": "numeric", "low": 0, "high": 5000.5, "nullable": True}
     assert draft.tables["visits"].declaration["key"] == {"type": "identifier"}
     assert_says(draft, "%d.%m.%Y", "','", "low itself is excluded", "currency", "'geopoint'")
-    words = [table.words for table in draft.tables.values()]
-    assert {"delimiter": "\t"} in [{k: v for k, v in w.items() if k == "delimiter"} for w in words]
-    assert "iso-8859-15" in [own.get("encoding") for own in words]
     assert_says(draft, "maxLength", "commentChar", "readme")
+    assert_file(draft.tables["patients"], delimiter="\t", encoding="iso-8859-15")
     for text in (draft.to_yaml(), draft.to_code()):
         assert "..." in text
     with pytest.raises(ValueError, match=r"'visits' \(max_rows\)"):
@@ -414,7 +413,7 @@ def test_smartnoise():
         "married": {"type": "categorical", "categories": [False, True], "nullable": True},
         "seen": {"type": "datetime", "low": "...", "high": "...", "nullable": True},
     }
-    assert draft.words == {"unit": "user_id"}
+    assert_file(draft, unit="user_id")
     assert_says(draft, "max_ids: 3", "rows", "clamp_counts", "sensitivity")
     assert_says(draft, "'other' has the type unknown", "missing_value")
 
@@ -827,12 +826,24 @@ def test_how_a_file_is_written_is_expressed(to):
     table = {"columns": columns, "delimiter": ";", "encoding": "cp1252"}
     document = parsed(_export.FORMATS[to]({"people": table}))
     assert export_notes(document) == []
+    assert_file(Schema.draft(document), delimiter=";", encoding="cp1252")
     tables, _ = read_exchange(document)
     (found,) = tables.values()
-    assert found.words == {"delimiter": ";", "encoding": "cp1252"}
     assert found.rows[0]["words"] == {"decimal": ",", "thousands": "."}
     assert found.rows[1]["words"] == {"format": "%d.%m.%Y"}
     assert found.rows[1]["description"] == "of admission"
+
+
+def test_a_draft_with_words_of_a_table():
+    declaration = {"x": {"type": "numeric", "low": 0, "high": 9}}
+    draft = SchemaDraft(declaration, {"x": "a note"}, ["a remark"], {"delimiter": ";"})
+    assert yaml.safe_load(draft.to_yaml()) == {"delimiter": ";", "columns": declaration}
+    assert draft.to_yaml().startswith("# a remark\ndelimiter: ;\ncolumns:\n  # a note\n  x:\n")
+    assert draft.to_code().endswith('}, delimiter=";")')
+    tables = RelationalDraft({"a": draft}, {"a": {"primary_key": "id"}})
+    table = {"delimiter": ";", "columns": declaration, "primary_key": "id"}
+    assert tables.declaration == yaml.safe_load(tables.to_yaml()) == {"tables": {"a": table}}
+    assert '}, delimiter=";"),' in tables.to_code()
 
 
 @pytest.mark.parametrize(
