@@ -148,6 +148,13 @@ class Column(ABC):
         """
         return values
 
+    def __getstate__(self):
+        # A seed is bound to the state of a schema, and its noise must not change by words that are
+        # not used. They are attributes of the class then.
+        words = [item for item in fields(cast("Any", self)) if "is_of_texts" in item.metadata]
+        unused = {item.name for item in words if getattr(self, item.name) == item.default}
+        return {name: value for name, value in vars(self).items() if name not in unused}
+
     def _to_saved(self):
         # Earlier releases can read the files of columns that do not use later words.
         hints = getattr(self, "_saved_state", {})

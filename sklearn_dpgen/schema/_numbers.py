@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
@@ -223,24 +223,11 @@ class Numeric(IntervalColumn):
         """Whether texts are read as numbers, in the declared way."""
         return (self.decimal, self.thousands, self.currency) != (".", None, None)
 
-    @cached_property
-    def _pattern(self):
-        """The pattern of texts of numbers, whose blanks are single ones."""
-        sign, symbol, whole = f"[{re.escape(_SIGNS)}]?", "(?!)", "[0-9]*"
-        if self.currency is not None:
-            symbol = re.escape(" ".join(_parts_of(self.currency)[1].split()))
-        if self.thousands is not None:
-            whole = f"[0-9]{{1,3}}(?:[{re.escape(_alike(self.thousands))}][0-9]{{3}})+|{whole}"
-        return re.compile(
-            f"(?P<outer>{sign}) ?(?P<before>{symbol})? ?(?P<inner>{sign}) ?"
-            f"(?P<whole>{whole})(?:{re.escape(self.decimal)}(?P<part>[0-9]*))?"
-            f"(?P<power>[eE][+-]?[0-9]{{1,3}})? ?(?P<after>{symbol})?"
-        )
-
     def _number_of(self, text):
         """Return the number of a text in the declared way, or None."""
         text = " ".join(text.split())
-        found = self._pattern.fullmatch(text) if len(text) <= _LONGEST else None
+        pattern = _pattern_of(self.decimal, self.thousands, self.currency)
+        found = pattern.fullmatch(text) if len(text) <= _LONGEST else None
         if found is None or found["outer"] and found["inner"] or found["before"] and found["after"]:
             return None
         whole, part = re.sub("[^0-9]", "", found["whole"]), found["part"] or ""
@@ -253,7 +240,7 @@ class Numeric(IntervalColumn):
         number = self._number_of(value) if self.has_words and isinstance(value, str) else None
         return code_key(value) if number is None else number
 
-    @cached_property
+    @property
     def _n_written(self):
         """The decimals of written numbers, and whether all numbers have as many."""
         if self.integer:
@@ -360,6 +347,21 @@ def _parts_of(currency):
     before, place, after = currency.partition("1")
     symbol = (before + after).strip()
     return (before, symbol, after) if place else (f"{symbol} ", symbol, "")
+
+
+@lru_cache
+def _pattern_of(decimal, thousands, currency):
+    """Return the pattern of texts of numbers, whose blanks are single ones."""
+    sign, symbol, whole = f"[{re.escape(_SIGNS)}]?", "(?!)", "[0-9]*"
+    if currency is not None:
+        symbol = re.escape(" ".join(_parts_of(currency)[1].split()))
+    if thousands is not None:
+        whole = f"[0-9]{{1,3}}(?:[{re.escape(_alike(thousands))}][0-9]{{3}})+|{whole}"
+    return re.compile(
+        f"(?P<outer>{sign}) ?(?P<before>{symbol})? ?(?P<inner>{sign}) ?"
+        f"(?P<whole>{whole})(?:{re.escape(decimal)}(?P<part>[0-9]*))?"
+        f"(?P<power>[eE][+-]?[0-9]{{1,3}})? ?(?P<after>{symbol})?"
+    )
 
 
 def _check_marks(decimal, thousands, currency):

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.exceptions import InvalidFileError, PublicError
@@ -404,6 +404,7 @@ ROWS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([1, 2, 3, None]), max_size=6), ROWS)
 def test_faults_of_keys_and_rows_are_counted(ids, rows):
     schema = RelationalSchema(

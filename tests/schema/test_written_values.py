@@ -1,6 +1,8 @@
 """How values are written in text files: dates in a format, numbers with marks and a currency."""
 
+import copy
 import datetime
+import pickle
 import traceback
 from dataclasses import fields, replace
 
@@ -375,6 +377,21 @@ def test_words_do_not_change_the_meaning_of_a_release(name):
     plain = replace(column, **{f.name: f.default for f in fields(column) if f.name in words})
     assert plain != column
     assert _release._plain(plain) == _release._plain(column)
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_words_that_are_not_used_change_no_seeded_noise(name):
+    """A noise source is bound to the state of a schema, as releases before the words had it."""
+    words = {"decimal", "thousands", "currency", "format", "description"}
+    column = DESCRIBED[name]
+    plain = replace(column, **{f.name: f.default for f in fields(column) if f.name in words})
+    assert not vars(copy.deepcopy(plain)).keys() & words
+    assert vars(plain).keys() & words
+    for kept in (plain, column):
+        for again in (copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))):
+            assert repr(again) == repr(kept)
+            assert again == kept
+            assert hash(again) == hash(kept)
 
 
 def test_a_table_of_texts_has_all_columns():
