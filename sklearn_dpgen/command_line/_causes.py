@@ -136,7 +136,7 @@ def causes_of(fault: str, column: "Column", text: str) -> set[Cause]:
     if code is not None:
         return {Cause("missing", code)}
     if fault == "undeclared":
-        return _of_label(text.strip(), column.labels)
+        return _of_label(text.strip(), getattr(column, "labels", ()))
     if fault != "unreadable":
         return set()
     return _of_date(text) if isinstance(column, Datetime) else _of_number(text.strip())
