@@ -5,12 +5,14 @@ import os
 import secrets
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sklearn_dpgen.command_line._console import CommandError, Console
 from sklearn_dpgen.command_line._files import (
     OutputFolder,
     check_files,
+    check_new_file,
     check_writable,
     columns_of,
     files_of,
@@ -28,6 +30,7 @@ from sklearn_dpgen.command_line._files import (
     table_columns,
     table_names,
     write_table,
+    write_text,
 )
 from sklearn_dpgen.command_line._ledger import open_existing
 from sklearn_dpgen.command_line._options import (
@@ -49,9 +52,9 @@ from sklearn_dpgen.command_line._release import (
     CARD,
     LIST,
     MODEL,
-    NOT_PRIVATE,
     REPORT,
     SCHEMA,
+    not_private_beside,
     write_list,
     write_pages,
 )
@@ -115,13 +118,14 @@ The folder --out receives a release:
   release.json           the guarantee and the SHA-256 of all these files, for programs; 'verify
                          FOLDER' checks them
 
-Of a relational schema, name each table by --table. Each person is protected with all rows in all
+Of a relational schema, give a folder with a file NAME.* of each table, or name each table by
+--table. Each person is protected with all rows in all
 tables, and each table has its file: synthetic-NAME.* Of an earlier run, --overwrite removes all of
 these.
 
-All of these are covered by the budget, and may be published. --not-private-report adds
-report-NOT-PRIVATE.html, which compares the synthetic table with the private one without noise. Do
-not publish it: 'verify FOLDER' fails as long as it is there.
+All of these are covered by the budget, and may be published. --not-private-report writes
+OUT-NOT-PRIVATE.html beside the folder, which compares the synthetic table with the private one
+without noise. Do not publish it.
 
 The folder is claimed before the budget is spent: a second run with the same --out is refused. The
 files appear together at the end, release.json as the last one. --signing-key signs release.json and
@@ -130,6 +134,9 @@ the card.
 With --ledger the cost is charged to a ledger before anything is released, and the command is
 refused with exit code 1 if less is left. Create one with 'sklearn-dpgen ledger init'. Without a
 ledger, you have to add up the cost of several runs on one table yourself.
+
+The schema may declare rules, the unit, a public table, and how CSV files are written. --rule adds
+to its rules; --unit and --public replace what it declares.
 
 With --public the fit starts from a public table, such as a census sample; NAME=FILE stands beside
 table NAME of a relational schema. Report and card state its
@@ -148,6 +155,7 @@ _SYNTHESIZE_EXAMPLES = """\
       --target outcome --ledger patients.ledger --out synthetic
   sklearn-dpgen synthesize 'visits-*.csv' --schema schema.yaml --epsilon 2 --unit person \\
       --neighbours add_or_remove --rows 10000 --out synthetic
+  sklearn-dpgen synthesize tables/ --schema hospital.yaml --epsilon 1 --out synthetic
   sklearn-dpgen synthesize --schema hospital.yaml --epsilon 1 --out synthetic \\
       --table patients=patients.csv --table visits=visits-1.csv --table visits=visits-2.csv
   sklearn-dpgen synthesize stays.csv --schema schema.yaml --epsilon 1 --out synthetic \\
@@ -258,7 +266,8 @@ def add_to(commands) -> None:
     group.add_argument(
         "--not-private-report",
         action="store_true",
-        help="also compare with the private table, without noise; DO NOT PUBLISH it",
+        help="also compare with the private table, without noise, in OUT-NOT-PRIVATE.html beside "
+        "the folder; DO NOT PUBLISH it",
     )
 
 
@@ -368,7 +377,10 @@ def run_synthesize(arguments, console: Console) -> int:
             f"Each row is protected by itself. If {identifiers[0]!r} identifies persons with "
             f"several rows, --unit {identifiers[0]} protects them as a whole."
         )
-    names = [MODEL, SCHEMA, *CARD, REPORT, NOT_PRIVATE, *written.values()]
+    names = [MODEL, SCHEMA, *CARD, REPORT, *written.values()]
+    comparison = not_private_beside(Path(arguments.out))
+    if arguments.not_private_report:
+        check_new_file(str(comparison), overwrite=arguments.overwrite)
     names = [*dict.fromkeys([*names, *_earlier(arguments.out), LIST])]
     with OutputFolder(arguments.out, names, overwrite=arguments.overwrite, inputs=inputs) as out:
         console.say(f"Fitting the sampler to the table{'' if '' in given else 's'}.")
@@ -397,14 +409,18 @@ def run_synthesize(arguments, console: Console) -> int:
                     ledger.record_release(
                         out.claim / name, charge=sampler.privacy_.ledger["charge"]
                     )
+            if arguments.overwrite:
+                # That of an earlier run is of other rows.
+                comparison.unlink(missing_ok=True)
             if arguments.not_private_report:
-                _compare(sampler, given, synthetic, out, arguments, console)
+                _compare(sampler, given, synthetic, comparison, arguments, console)
         except BaseException:
             done = ", ".join(out.written) or "nothing"
             console.spent = f"{console.spent} Written to {out.path}: {done}."
             raise
     sizes = {name: len(frame) for name, frame in synthetic.items()}
-    return _result(sampler, rows, sizes, verdict, out, ledger, console)
+    comparison = comparison if arguments.not_private_report else None
+    return _result(sampler, rows, sizes, verdict, out, comparison, ledger, console)
 
 
 def _given_files(schema, files, tables):
@@ -478,7 +494,7 @@ def _publish(sampler, synthetic, out, seed, arguments, key, console):
     return write_pages(sampler, synthetic, out, seed=seed, arguments=arguments, key=key)
 
 
-def _compare(sampler, given, synthetic, out, arguments, console):
+def _compare(sampler, given, synthetic, path, arguments, console):
     """Write the comparison with the private tables, which is not private."""
     from sklearn_dpgen.reporting import QualityReport
 
@@ -500,11 +516,11 @@ def _compare(sampler, given, synthetic, out, arguments, console):
         columns = (c for n in given for c in schema[n].schema if f"{n}.{c}" == target)
         target = next(columns, None)
     page = QualityReport(real, synthetic, privacy=sampler.privacy_, schema=schema, target=target)
-    out.text(NOT_PRIVATE, page.to_html())
-    console.warn(f"{NOT_PRIVATE} shows the private records without noise. Do not publish it.")
+    write_text(path, page.to_html())
+    console.warn(f"{path} shows the private records without noise. Do not publish it.")
 
 
-def _result(sampler, rows, sizes, verdict, out, ledger, console):
+def _result(sampler, rows, sizes, verdict, out, comparison, ledger, console):
     from sklearn_dpgen.accounting._wording import public_tables_text
 
     report, is_relational = sampler.privacy_, "" not in sizes
@@ -521,6 +537,7 @@ def _result(sampler, rows, sizes, verdict, out, ledger, console):
     document: dict[str, Any] = {
         "out": str(out.path),
         "files": out.written,
+        "not_private_report": None if comparison is None else str(comparison),
         **({"persons": rows, "rows": sizes} if is_relational else {"rows": rows}),
         "report": report.to_dict(),
         "attack_risk": risk_of(report),

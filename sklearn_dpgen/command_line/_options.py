@@ -229,6 +229,7 @@ def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
     if schema is None:
         return
     check_public(arguments)
+    check_rules(schema)
     if arguments.max_rows is not None and getattr(schema, "unit", None) is None:
         raise CommandError(
             "--max-rows needs --unit. A relational schema declares max_rows of each table."
@@ -275,7 +276,7 @@ def with_options(schema: Any, arguments: argparse.Namespace) -> Any:
 
 
 def check_rules(schema: Any) -> None:
-    """Raise CommandError if the rules of a schema contradict it or one another."""
+    """Raise CommandError if the rules of a schema, and of options, contradict one another."""
     from sklearn_dpgen.exceptions import PublicError
     from sklearn_dpgen.tables._person_rows import stages_of
     from sklearn_dpgen.tables._person_rules import rules_of_stages
@@ -292,7 +293,7 @@ def check_rules(schema: Any) -> None:
     except PublicError as error:
         # The parameter of a sampler has the rules of a schema.
         fault = str(error).replace("constraints", "rules")
-    raise CommandError(f"The rules of the schema are not valid. {fault}")
+    raise CommandError(f"The rules are not valid. {fault}")
 
 
 def check_public(arguments: argparse.Namespace) -> None:

@@ -17,9 +17,9 @@ __all__ = [
     "CARD",
     "LIST",
     "MODEL",
-    "NOT_PRIVATE",
     "REPORT",
     "SCHEMA",
+    "not_private_beside",
     "read_list",
     "release_faults",
     "write_list",
@@ -28,7 +28,8 @@ __all__ = [
 
 MODEL, SCHEMA, REPORT, LIST = "model.safetensors", "schema.yaml", "report.html", "release.json"
 CARD = ("card.json", "card.md", "card.html")
-NOT_PRIVATE = "report-NOT-PRIVATE.html"
+# The end of the name of the comparison with private records, which is beside the folder.
+_NOT_PRIVATE = "-NOT-PRIVATE.html"
 _FORMAT = {"name": "sklearn_dpgen release", "version": 1}
 # Prefix of the signed bytes: the signature of a list is not valid for a card.
 _CONTEXT = b"sklearn_dpgen release 1\n"
@@ -43,6 +44,13 @@ _WHAT = {
 _TABLE = "published table"
 # Files that a desktop adds to folders.
 _IGNORED = (".DS_Store", "Thumbs.db", "desktop.ini")
+
+
+def not_private_beside(folder: Path) -> Path:
+    """Return the path of the comparison with private records, beside the folder of a release."""
+    # The folder may be given as "." or "..".
+    folder = folder if folder.name not in ("", "..") else folder.resolve()
+    return folder.with_name(f"{folder.name}{_NOT_PRIVATE}")
 
 
 def write_pages(
@@ -220,7 +228,7 @@ def release_faults(path: Path, content: dict, key: Any) -> list[str]:
             faults.append(f"{name}: is not the file of the list.")
     known = {LIST, *_IGNORED, *listed}
     for entry in sorted(path.iterdir()):
-        if entry.name == NOT_PRIVATE:
+        if entry.name.endswith(_NOT_PRIVATE):
             faults.append(f"{entry.name}: shows private records; remove it before you publish.")
         elif entry.name not in known:
             faults.append(f"{entry.name}: is not in the list.")

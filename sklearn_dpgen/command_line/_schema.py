@@ -2,16 +2,22 @@
 
 import io
 import json
+import os
 import re
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from sklearn_dpgen.command_line._console import CommandError, Console
 from sklearn_dpgen.command_line._files import (
     check_new_file,
     files_of,
+    in_format,
+    output_ending,
     parse,
     read_text,
+    split_ending,
     write_text,
 )
 from sklearn_dpgen.command_line._options import (
@@ -20,6 +26,10 @@ from sklearn_dpgen.command_line._options import (
     add_overwrite,
     by_name,
 )
+from sklearn_dpgen.exceptions import PublicValueError
+
+if TYPE_CHECKING:
+    from sklearn_dpgen.schema._csv import CsvFormat
 
 __all__ = ["add_to"]
 
@@ -36,8 +46,9 @@ codebook is a data dictionary with one row per column and at least the fields na
 Table Schema. Its content is taken as public. Many codebooks list the smallest and the largest value
 that occurred: those are private, so replace them.
 
-If persons have several rows, in one table or in several with keys, name the tables by --table: the
-draft is then a relational schema. Keys are never guessed.
+If persons have several rows, in one table or in several with keys, name the tables by --table, or
+give a folder that has one file of each table: the draft is then a relational schema. Keys are never
+guessed.
 """
 _DRAFT_EXAMPLES = """\
   sklearn-dpgen draft-schema patients.csv --out schema.yaml
@@ -45,6 +56,7 @@ _DRAFT_EXAMPLES = """\
   sklearn-dpgen draft-schema dictionary.csv --codebook --out schema.yaml
   sklearn-dpgen draft-schema tableschema.json --out schema.yaml
   sklearn-dpgen draft-schema --table patients=patients.csv --table visits=visits.csv --out all.yaml
+  sklearn-dpgen draft-schema hospital/ --out hospital.yaml
 """
 _HEAD = """\
 # A draft. Review every line: a schema is public, and is published with each release.
@@ -67,6 +79,9 @@ _HEAD = """\
 """
 _ONE_TABLE = """\
 #
+# With the columns under 'columns:', the table may have further words, such as unit: patient,
+# rules: [admitted <= discharged], delimiter: ";", encoding: cp1252, public: census.csv
+#
 # If persons have several rows, a relational schema synthesizes them together: draft it with
 # --table NAME=FILE.
 """
@@ -84,6 +99,7 @@ _TABLES = """\
 #
 #   ties: false     two rows of a parent row never have the same sequence_index
 #   public: true    a public table, such as a list of hospitals: its file is not protected
+#   rules           [admitted <= discharged, patients.born <= admitted]; also delimiter, encoding
 """
 _KEYS = ("primary_key", "foreign_key", "sequence_index", "max_rows", "static")
 _TABLE_NOTE = (
@@ -119,12 +135,19 @@ def add_to(commands) -> None:
         "source",
         nargs="*",
         metavar="FILE",
-        help="one or more files of one table (Parquet, CSV, Feather, Arrow), or a codebook",
+        help="one or more files of one table (Parquet, CSV, Feather, Arrow), a folder with one "
+        "file of each of several tables, or a codebook",
     )
     draft.add_argument(
         "--codebook", action="store_true", help="the file is a codebook, not a table"
     )
     add_named_tables(draft)
+    draft.add_argument(
+        "--encoding",
+        default="utf-8",
+        metavar="NAME",
+        help="encoding of CSV files, such as cp1252, for the draft (default: %(default)s)",
+    )
     draft.add_argument("--out", required=True, metavar="FILE", help="YAML file to write")
     add_overwrite(draft)
 
@@ -147,16 +170,22 @@ def run_draft(arguments, console: Console) -> int:
     out = check_new_file(arguments.out, overwrite=arguments.overwrite)
     if bool(arguments.source) == bool(arguments.tables):
         raise CommandError("Give either the files of one table, or each table by --table.")
-    if not arguments.tables:
-        draft, is_codebook = _draft_of(arguments.source, arguments.codebook)
-        text, missing = _ONE_TABLE + "\n" + draft.to_yaml(), draft.missing
+    tables = by_name(arguments.tables)
+    if not arguments.codebook and len(arguments.source) == 1:
+        tables = _tables_in(arguments.source[0]) or tables
+    options = (arguments.codebook, arguments.encoding)
+    if not tables:
+        draft, is_codebook, words = _draft_of(arguments.source, *options)
+        columns = draft.to_yaml()
+        if words:
+            columns = f"{words}columns:\n{textwrap.indent(columns, '  ')}"
+        text, missing = f"{_ONE_TABLE}\n{columns}", draft.missing
         n_columns = len(draft.declaration)
     else:
-        tables = by_name(arguments.tables)
-        drafts = {name: _draft_of(paths, arguments.codebook) for name, paths in tables.items()}
-        is_codebook = any(is_codebook for _, is_codebook in drafts.values())
-        only = {name: draft for name, (draft, _) in drafts.items()}
-        text, missing = _relational_draft(only)
+        drafts = {name: _draft_of(paths, *options) for name, paths in tables.items()}
+        is_codebook = any(is_codebook for _, is_codebook, _ in drafts.values())
+        only = {name: draft for name, (draft, *_) in drafts.items()}
+        text, missing = _relational_draft(only, {name: own[-1] for name, own in drafts.items()})
         n_columns = sum(len(draft.declaration) for draft in only.values())
     write_text(out, _HEAD + text)
     console.warn(_CODEBOOK_NOTE if is_codebook else _TABLE_NOTE)
@@ -181,15 +210,60 @@ def run_json_schema(arguments, console: Console) -> int:
     return console.result(f"Wrote the JSON Schema of schema files to {out}.", {"out": str(out)})
 
 
-def _draft_of(source, is_codebook):
-    """Return the draft of a table, and whether it was drafted from a codebook."""
+def _tables_in(path):
+    """Return the files of the tables of a folder by name; none for a file, or the files of one."""
+    if not os.path.isdir(path):
+        return {}
+    names: dict[str, list[str]] = {}
+    for entry in sorted(os.listdir(path)):
+        with suppress(StopIteration):
+            names.setdefault(split_ending(entry)[0], []).append(os.path.join(path, entry))
+    files = [file for own in names.values() for file in own]
+    if not files:
+        raise CommandError(f"The folder {path} must have tables, and has none.")
+    if all(output_ending(file) == ".parquet" for file in files):
+        from sklearn_dpgen.preprocessing._files import open_files
+
+        # Parts of one table have its columns.
+        if len({frozenset(_names_of(open_files([file], None))) for file in files}) == 1:
+            return {}
+    for name, own in names.items():
+        if len(own) > 1:
+            found = ", ".join(map(os.path.basename, own))
+            raise CommandError(f"The folder {path} must have one file {name}.*: it has {found}.")
+    return names
+
+
+def _draft_of(source, is_codebook, encoding):
+    """Return the draft of a table, whether it is from a codebook, and YAML of the file's format."""
     is_codebook = is_codebook or source[0].lower().endswith((".json", ".yaml", ".yml"))
     if is_codebook and len(source) > 1:
         raise CommandError("A codebook must be one file.")
-    return (_from_codebook(source[0]) if is_codebook else _from_table(source)), is_codebook
+    if is_codebook:
+        return _from_codebook(source[0]), True, ""
+    form = _format_of(files_of(source), encoding)
+    words = {"delimiter": form.delimiter, "encoding": form.encoding}
+    words = {k: v for k, v in words.items() if v != {"delimiter": ",", "encoding": "utf-8"}[k]}
+    from sklearn_dpgen.schema._texts import dump_yaml
+
+    return _from_table(source, form), False, dump_yaml(words) if words else ""
 
 
-def _relational_draft(drafts):
+def _format_of(files, encoding):
+    """Return the format of CSV files, with the delimiter by which the header has most names."""
+    from sklearn_dpgen.preprocessing._files import CsvFiles, open_files
+    from sklearn_dpgen.schema._csv import DELIMITERS, CsvFormat
+
+    n_names = {CsvFormat(encoding=encoding): 1}
+    if output_ending(files[0]).startswith(".csv"):
+        for form in (CsvFormat(delimiter, encoding) for delimiter in DELIMITERS):
+            with suppress(PublicValueError):
+                opened = open_files(in_format(files[:1], form), None)
+                n_names[form] = len(opened.names) if isinstance(opened, CsvFiles) else 1
+    return max(n_names, key=n_names.__getitem__)
+
+
+def _relational_draft(drafts, words):
     """Return the YAML of a relational schema, and what is missing in it."""
     from sklearn_dpgen.schema._codebook import GAP
     from sklearn_dpgen.schema._texts import dump_yaml
@@ -205,15 +279,16 @@ def _relational_draft(drafts):
         keys = dump_yaml(dict.fromkeys(fields, GAP))
         columns = textwrap.indent(draft.to_yaml(), "  ")
         head = dump_yaml({name: None}).replace(" null", "")
-        text += textwrap.indent(head + textwrap.indent(f"columns:\n{columns}{keys}", "  "), "  ")
+        own = f"{words[name]}columns:\n{columns}{keys}"
+        text += textwrap.indent(head + textwrap.indent(own, "  "), "  ")
         missing[name] = fields
         missing |= {f"{name}.{column}": gaps for column, gaps in draft.missing.items()}
     return text, missing
 
 
-def _from_table(paths: Sequence[str]):
+def _from_table(paths: Sequence[str], form: "CsvFormat"):
     """Return a draft from the column names, and the types that files declare."""
-    paths = files_of(paths)
+    paths = in_format(files_of(paths), form)
     from sklearn_dpgen.preprocessing._files import open_files
     from sklearn_dpgen.schema import Schema
     from sklearn_dpgen.schema._codebook import GAP

@@ -62,7 +62,7 @@ class CsvFormat:
 
 @dataclass(frozen=True)
 class CsvFile(os.PathLike):
-    """The path of a CSV file whose fields or characters are written in another way.
+    r"""The path of a CSV file whose fields or characters are written in another way.
 
     Wherever a path of a table is taken, this may be given. A schema that declares ``delimiter`` or
     ``encoding`` makes it unnecessary.

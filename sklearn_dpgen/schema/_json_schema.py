@@ -3,9 +3,11 @@
 from dataclasses import MISSING, fields
 from typing import Any
 
+from sklearn_dpgen.schema._csv import DELIMITERS
 from sklearn_dpgen.schema._dates import RESOLUTIONS
 from sklearn_dpgen.schema._relational import Table
-from sklearn_dpgen.schema._schema import TYPES
+from sklearn_dpgen.schema._rule_entries import RULES
+from sklearn_dpgen.schema._schema import TABLE_WORDS, TYPES
 
 __all__ = ["json_schema"]
 
@@ -73,6 +75,36 @@ _WORDS: dict[str, dict[str, Any]] = {
         "description": "Whether rows of a parent row may have the same sequence_index.",
     },
     "aggregates": {**_TEXTS, "description": "Columns whose aggregates link tables."},
+    "unit": {
+        "type": ["string", "null"],
+        "description": "Column that identifies persons, who are protected with all of their rows.",
+    },
+    "rules": {
+        "type": "array",
+        "items": {"$ref": "#/$defs/rule"},
+        "description": "Public rules of every row, such as 'admitted <= discharged'.",
+    },
+    "delimiter": {"enum": [*DELIMITERS], "description": "Of the fields of CSV files."},
+    "encoding": {"type": "string", "description": "Of CSV files, such as cp1252."},
+    "public": {
+        "type": ["string", "array"],
+        "items": {"type": "string"},
+        "description": "A public table in this folder, from which a fit starts.",
+    },
+}
+_VALUES = {"type": "object", "minProperties": 1, "description": "For columns their values."}
+# For each word of a rule what it holds.
+_RULE_WORDS: dict[str, dict[str, Any]] = {
+    **{word: {"type": "string"} for word in ("low", "high", "total", "column")},
+    "strict": {"type": "boolean"},
+    "given": {"type": ["string", "array"], "items": {"type": "string"}},
+    "then": _VALUES,
+    "parts": {**_TEXTS, "minItems": 2},
+    "mapping": {
+        "type": ["object", "array"],
+        "items": {"type": "array", "minItems": 2, "maxItems": 2},
+        "description": "The value of column for each value of given, or a list of such pairs.",
+    },
 }
 _DATES = {
     "low": {"type": "string", "description": "Earliest time, such as 2020-01-31."},
@@ -129,12 +161,22 @@ def json_schema() -> dict[str, Any]:
         "properties": {"type": {"enum": [*TYPES]}},
         "allOf": choices,
     }
+    # Beside the columns, which are then under a key of their own.
+    table = {
+        "type": "object",
+        "required": ["columns"],
+        "additionalProperties": False,
+        "properties": {"columns": {"$ref": "#/$defs/columns"}}
+        | {word: _WORDS[word] for word in TABLE_WORDS},
+    }
+    rule = {"anyOf": [{"type": "string"}, *(_rule(*item) for item in RULES.items())]}
     definitions = {name: _column(name, kind) for name, kind in TYPES.items()}
     return {
         "$schema": _DRAFT,
         "title": "Schema of a table, or of tables with keys",
-        "anyOf": [{"$ref": "#/$defs/columns"}, {"$ref": "#/$defs/tables"}],
-        "$defs": {"columns": columns, "tables": tables, "table": _table(), "column": column}
+        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("columns", "one_table", "tables")],
+        "$defs": {"columns": columns, "one_table": table, "tables": tables, "table": _table()}
+        | {"column": column, "rule": rule}
         | definitions,
     }
 
@@ -157,8 +199,18 @@ def _column(name, kind):
     return found | {"properties": properties, "required": ["type", *required]}
 
 
+def _rule(name, kind):
+    known = fields(kind)
+    words = _RULE_WORDS | ({"given": _VALUES} if name == "implication" else {})
+    properties = {"type": {"const": name}} | {field.name: words[field.name] for field in known}
+    required = [field.name for field in known if field.default is MISSING]
+    found: dict[str, Any] = {"type": "object", "additionalProperties": False}
+    return found | {"properties": properties, "required": ["type", *required]}
+
+
 def _table():
     names = [field.name for field in fields(Table) if field.name not in ("schema", "frame")]
+    names += ["delimiter", "encoding"]
     properties = {name: _WORDS[name] for name in names} | {
         "columns": {"$ref": "#/$defs/columns"},
         "public": {"type": "boolean", "description": "Whether the rows are public."},

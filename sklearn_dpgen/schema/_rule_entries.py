@@ -120,11 +120,11 @@ def _read_values(values, name, scope):
         raise PublicValueError(
             f"the interval of {name!r} must have low and high, and closed if it is not both."
         )
-    ends = [values["low"], values["high"]]
+    low, high = values["low"], values["high"]
     fault = f"the interval of {name!r} must be of numbers, or dates such as 2020-01-31."
     try:
-        ends = [pd.Timestamp(end) if is_date else end for end in ends]
-        return pd.Interval(*ends, closed=values.get("closed", "both"))
+        low, high = (pd.Timestamp(end) if is_date else end for end in (low, high))
+        return pd.Interval(low, high, closed=values.get("closed", "both"))
     except (ValueError, TypeError):
         pass
     raise PublicValueError(fault)

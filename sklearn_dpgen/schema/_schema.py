@@ -144,8 +144,9 @@ class Schema(Mapping):
 
     def _checked_form(self, form):
         """Return the format of files, which must be able to hold all names and labels."""
-        for name, column in self._columns.items():
-            texts = [name, *getattr(column, "labels", ()), getattr(column, "prefix", None) or ""]
+        for name, column in self._columns.items() if not form.is_utf8 else ():
+            labels = getattr(column, "labels", ()) if getattr(column, "is_known", True) else ()
+            texts = [name, *labels, getattr(column, "prefix", None), getattr(column, "other", None)]
             if not all(form.can_write(text) for text in texts if isinstance(text, str)):
                 raise PublicValueError(
                     f"encoding must have all characters of names and labels, got {form.encoding!r} "

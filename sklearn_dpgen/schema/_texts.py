@@ -26,6 +26,7 @@ _RESOLVED = {
 }
 # The words of a schema or of a codebook whose items are labels.
 _LABELS = {"categories", "values", "missing", "codes", "choices", "levels", "enum"}
+# Those of a classification, and of a rule.
 _LABELS |= {"hierarchy", "mapping"}
 # Numbers that are written in one way only, as a file of another program has them too.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.(0|[0-9]*[1-9])(e[+-]?[0-9]+)?)?")
@@ -51,7 +52,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper, text):
-    style = "'" if _LIKE_NUMBER.fullmatch(text) else None
+    # Other line breaks than those of Unix are only safe in double quotes.
+    style = "'" if _LIKE_NUMBER.fullmatch(text) else None if text.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

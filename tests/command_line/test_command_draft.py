@@ -1,6 +1,7 @@
 """draft-schema: names and types, never a value, and nothing that is taken for a schema unseen."""
 
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -127,14 +128,59 @@ def test_a_table_without_a_header_is_refused(run, folder, names):
     assert not (folder / "draft.yaml").exists()
 
 
-@pytest.mark.parametrize(
-    ("mark", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")]
-)
-def test_other_separators(run, folder, mark, word):
-    (folder / "t.csv").write_text(f"a{mark}b\n1{mark}2\n")
-    done = run("draft-schema", "t.csv", "--out", "draft.yaml")
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_another_format_is_declared(run, folder, mark):
+    # A name may hold a comma.
+    text = f"a{mark}größe{mark}cm, inch\n1{mark}2{mark}3\n"
+    (folder / "t.csv").write_text(text, encoding="cp1252")
+    done = run("draft-schema", "t.csv", "--out", "draft.yaml", "--encoding", "cp1252")
+    assert done.code == 0, done.err
+    found = yaml.safe_load((folder / "draft.yaml").read_text(encoding="utf-8"))
+    assert (found["delimiter"], found["encoding"]) == (mark, "cp1252")
+    assert [*found["columns"]] == ["a", "größe", "cm, inch"]
+    # Completed, it reads the file.
+    text = (folder / "draft.yaml").read_text(encoding="utf-8")
+    number = "type: numeric\n    low: 0\n    high: 9"
+    (folder / "t.yaml").write_text(text.replace("type: '...'", number), encoding="utf-8")
+    done = run("check", "t.yaml", "t.csv", "--json")
+    assert done.code == 0, done.out
+    assert done.json["n_rows"] == 1
+    # The twin: by the default encoding the header is refused.
+    done = run("draft-schema", "t.csv", "--out", "other.yaml")
     assert done.code == 2
-    assert f"have {word}" in done.err
+    assert "must be in UTF-8" in done.err
+
+
+def test_the_tables_of_a_folder(run, folder):
+    os.mkdir("tables")
+    (folder / "tables/people.csv").write_text("id;sex\n1;f\n")
+    (folder / "tables/visits.csv").write_text("id,cost\n1,2\n")
+    (folder / "tables/notes.txt").write_text("x")
+    done = run("draft-schema", "tables", "--out", "draft.yaml")
+    assert done.code == 0, done.err
+    found = yaml.safe_load((folder / "draft.yaml").read_text(encoding="utf-8"))["tables"]
+    assert {name: [*own["columns"]] for name, own in found.items()} == {
+        "people": ["id", "sex"],
+        "visits": ["id", "cost"],
+    }
+    assert found["people"]["delimiter"] == ";"
+    assert "delimiter" not in found["visits"]
+    (folder / "tables/people.parquet").write_text("")
+    done = run("draft-schema", "tables", "--out", "other.yaml")
+    assert done.code == 2
+    assert "must have one file people.*: it has people.csv, people.parquet" in done.err
+    os.mkdir("empty")
+    assert "must have tables" in run("draft-schema", "empty", "--out", "other.yaml").err
+
+
+def test_parts_of_one_table_in_a_folder(run, folder):
+    os.mkdir("parts")
+    for part in ("a", "b"):
+        pd.DataFrame({"age": [1.0], "sex": ["f"]}).to_parquet(f"parts/{part}.parquet")
+    done = run("draft-schema", "parts", "--out", "draft.yaml")
+    assert done.code == 0, done.err
+    found = yaml.safe_load((folder / "draft.yaml").read_text(encoding="utf-8"))
+    assert [*found] == ["age", "sex"]
 
 
 def test_two_columns_of_one_name(run, folder):

@@ -84,7 +84,7 @@ def test_all_of_it_is_made_of_what_was_paid_for(run, monkeypatch):
     asked = run("synthesize", "table.csv", *FIT, "--out", "new", "--not-private-report")
     assert asked.code == 2
     assert "budget was already spent" in asked.err
-    assert "report-NOT-PRIVATE.html" not in os.listdir("new")
+    assert not os.path.exists("new-NOT-PRIVATE.html")
     assert "model.safetensors" in os.listdir("new")
 
 
@@ -93,11 +93,18 @@ def test_a_page_that_is_not_private_is_named_so(run):
     done = run(*fit, "--not-private-report")
     assert done.code == 0, done.err
     assert "Do not publish it" in done.err
-    page = Path("out/report-NOT-PRIVATE.html").read_text(encoding="utf-8")
+    page = Path("out-NOT-PRIVATE.html").read_text(encoding="utf-8")
     assert "not private" in page
-    # The next run does not leave it beside files that may be published.
-    assert run(*fit, "--overwrite").code == 0
+    # All that is in the folder may be published.
     assert sorted(os.listdir("out")) == PUBLIC
+    assert run("verify", "out").code == 0
+    # That of an earlier run is not replaced unless it is asked for, and goes with its rows.
+    again = run(*fit[:-1], "out/", "--not-private-report")
+    assert again.code == 2
+    assert "out-NOT-PRIVATE.html exists already" in again.err
+    assert "spent" not in again.err
+    assert run(*fit, "--overwrite").code == 0
+    assert not os.path.exists("out-NOT-PRIVATE.html")
 
 
 def test_a_model_has_the_report_and_neither_path_nor_seed(run):
@@ -250,8 +257,8 @@ def another_file(out):
 
 
 def a_private_page(out):
-    (out / "report-NOT-PRIVATE.html").write_text("x", encoding="utf-8")
-    return "report-NOT-PRIVATE.html: shows private records; remove it before you publish."
+    (out / "out-NOT-PRIVATE.html").write_text("x", encoding="utf-8")
+    return "out-NOT-PRIVATE.html: shows private records; remove it before you publish."
 
 
 @pytest.mark.parametrize("change", [another_row, another_page, another_file, a_private_page])

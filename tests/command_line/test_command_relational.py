@@ -241,11 +241,133 @@ def test_a_panel_is_one_plain_file(run, hospital, arguments):
     assert {*pd.read_csv("women.csv")["sex"]} == {"f"}
 
 
-def test_rules_of_tables_with_keys_need_python(run, hospital):
-    done = run("synthesize", *FIT, *CSV, "--rule", "cost <= cost")
-    assert done.code == 2
-    assert "--rule must be left out for tables with keys" in done.err
-    assert "spent" not in done.err
+def test_a_wrong_rule_of_tables_is_refused_before_a_budget_is_spent(run, hospital):
+    faults = {
+        "cost <= costs": "'costs' is no column of the schema",
+        "visits.cost <= patients.age": "'patients.age' is no column of the schema",
+        "1 == 2": "must name columns of one table",
+        "previous.sex == 'f' => cost == 0": "'previous.sex' is no column",
+        "cost < 0 => sex == 'f'": "The rules are not valid. Table 'visits': rules[0], Implication",
+    }
+    for rule, fault in faults.items():
+        done = run("synthesize", *FIT, *CSV, "--rule", rule)
+        assert done.code == 2
+        assert fault in done.err, rule
+        assert "spent" not in done.err
+
+
+STAYS = """\
+tables:
+  patients:
+    columns:
+      born: {type: numeric, low: 0, high: 30, integer: true}
+    primary_key: patient
+  stays:
+    delimiter: ";"
+    columns:
+      admitted: {type: numeric, low: 0, high: 40, integer: true}
+      discharged: {type: numeric, low: 0, high: 40, integer: true}
+    foreign_key: {patient: patients}
+    sequence_index: admitted
+    max_rows: 3
+"""
+RULES = ("admitted <= discharged", "previous.discharged <= admitted", "patients.born <= admitted")
+
+
+@pytest.fixture
+def stays(folder):
+    """A folder of two tables, in which stays follow one another, after a birth."""
+    rng = np.random.default_rng(0)
+    born = rng.integers(0, 31, N)
+    owners = np.repeat(np.arange(N), np.arange(N) % 4)
+    steps = pd.DataFrame({"patient": owners, "a": rng.integers(0, 4, len(owners))})
+    ends = born[owners] + steps.groupby("patient")["a"].cumsum()
+    table = pd.DataFrame({"patient": owners, "admitted": ends - steps["a"], "discharged": ends})
+    os.mkdir("tables")
+    pd.DataFrame({"patient": np.arange(N), "born": born}).to_csv("tables/patients.csv", index=False)
+    table.to_csv("tables/stays.csv", index=False, sep=";")
+    (folder / "plain.yaml").write_text(STAYS)
+    rules = "".join(f"      - {rule}\n" for rule in RULES)
+    (folder / "ruled.yaml").write_text(
+        STAYS.replace('delimiter: ";"\n', f'delimiter: ";"\n    rules:\n{rules}')
+    )
+    return folder
+
+
+def broken(path):
+    """Return the shares of stays that end before they begin, overlap, and precede a birth."""
+    rows = pd.read_csv(f"{path}/synthetic-stays.csv", sep=";")
+    born = pd.read_csv(f"{path}/synthetic-patients.csv").set_index("patient")["born"]
+    before = rows.groupby("patient")["discharged"].shift()
+    return [
+        (rows["discharged"] < rows["admitted"]).mean(),
+        (before > rows["admitted"]).mean(),
+        (rows["patient"].map(born) > rows["admitted"]).mean(),
+    ]
+
+
+def test_rules_of_a_file_hold_in_every_synthetic_stay(run, stays):
+    fit = ("--epsilon", "5", "--rows", "300")
+    done = run("synthesize", "tables", "--schema", "ruled.yaml", *fit, "--out", "ruled")
+    assert done.code == 0, done.err
+    assert broken("ruled") == [0, 0, 0]
+    # Those of options are the same, and are in the schema of the release.
+    options = (
+        "--rule",
+        "stays.admitted <= discharged",
+        "--rule",
+        "previous.discharged <= admitted",
+    )
+    options += ("--rule", "patients.born <= stays.admitted")
+    done = run("synthesize", "tables", "--schema", "plain.yaml", *fit, "--out", "options", *options)
+    assert done.code == 0, done.err
+    assert broken("options") == [0, 0, 0]
+    models = [sklearn_dpgen.load(f"{out}/model.safetensors") for out in ("ruled", "options")]
+    assert models[0].constraints == models[1].constraints
+    assert "constraints" in models[0].privacy_.public
+    # The twin without rules: about half of the stays then end before they begin.
+    done = run("synthesize", "tables", "--schema", "plain.yaml", *fit, "--out", "plain")
+    assert done.code == 0, done.err
+    assert min(broken("plain")) > 0.05
+
+
+def test_the_schema_of_a_release_has_its_rules(run, stays, pages):
+    rule = ("--rule", "admitted <= discharged")
+    out = ("--epsilon", "5", "--out", "out")
+    done = run("synthesize", "tables", "--schema", "plain.yaml", *out, *rule)
+    assert done.code == 0, done.err
+    text = Path("out/schema.yaml").read_text(encoding="utf-8")
+    schema = RelationalSchema.from_yaml(text)
+    assert [rule.high for rule in schema.rules["stays"]] == ["discharged"]
+    # The tables of a release are written as its schema declares.
+    done = run(
+        "check",
+        "out/schema.yaml",
+        "--table",
+        "patients=out/synthetic-patients.csv",
+        "--table",
+        "stays=out/synthetic-stays.csv",
+    )
+    assert done.code == 0, done.err
+
+
+def test_tables_of_a_folder(run, stays):
+    done = run("check", "ruled.yaml", "tables", "--json")
+    assert done.code == 0, done.err
+    assert [own["n_rows"] for own in done.json["tables"].values()] == [N, 90]
+    fit = ("synthesize", "tables", "--schema", "plain.yaml", "--epsilon", "5", "--out", "out")
+    # Two files of a name, or none, are no guess.
+    os.mkdir("tables/empty")
+    (stays / "tables/stays.parquet").write_text("")
+    for command in (fit, ("check", "plain.yaml", "tables")):
+        done = run(*command)
+        assert done.code > 0
+        assert "one file stays.* for the table 'stays': it has stays.csv, stays.parquet" in done.all
+    done = run(*fit, "--table", "stays=tables/stays.csv")
+    assert done.code == 0, done.err
+    (stays / "tables/patients.csv").rename("tables/people.csv")
+    done = run("check", "plain.yaml", "tables")
+    assert "for the table 'patients': it has none" in done.all
 
 
 def test_public_tables_are_given_by_files(run, hospital):
@@ -339,8 +461,9 @@ def test_pages_of_tables(run, hospital, pages):
     options = ("--not-private-report", "--title", "Visits", "--target", "visits.cost")
     done = run("synthesize", *FIT, *CSV, *options, "--json")
     assert done.code == 0, done.err
-    pages = ["card.html", "report.html", "report-NOT-PRIVATE.html"]
-    assert {*pages, "card.json"} <= {*os.listdir("out")}
+    pages = ["card.html", "report.html", "../out-NOT-PRIVATE.html"]
+    assert {"card.html", "report.html", "card.json"} <= {*os.listdir("out")}
+    assert done.json["not_private_report"] == "out-NOT-PRIVATE.html"
     card = json.loads(Path("out/card.json").read_text(encoding="utf-8"))
     assert [table["name"] for table in card["tables"]] == ["patients", "visits"]
     for page in pages[1:]:

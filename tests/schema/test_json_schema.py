@@ -1,7 +1,8 @@
 """The JSON Schema of schema files: it knows their words, and accepts what a schema writes."""
 
+import inspect
 import json
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 
 import pandas as pd
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from sklearn_dpgen.schema import (
     Categorical,
     Datetime,
+    FunctionalDependency,
     Identifier,
+    Implication,
     Numeric,
     OpenCategorical,
     Ordinal,
@@ -84,7 +87,12 @@ def test_the_words_of_a_column_are_its_parameters(name):
 def test_the_words_of_a_table_are_its_parameters():
     found = json_schema()["$defs"]["table"]
     known = {field.name for field in fields(Table)} - {"schema", "frame"}
-    assert {*found["properties"]} == {"columns", "public", *known}
+    assert {*found["properties"]} == {"columns", "public", "delimiter", "encoding", *known}
+
+
+def test_the_words_beside_columns_are_parameters_of_a_schema():
+    found, known = json_schema()["$defs"]["one_table"], inspect.signature(Schema).parameters
+    assert {*found["properties"]} == {*known}
 
 
 def test_it_is_a_valid_json_schema():
@@ -93,7 +101,30 @@ def test_it_is_a_valid_json_schema():
     assert json.loads(json.dumps(json_schema())) == json_schema()
 
 
-@pytest.mark.parametrize("schema", [COLUMNS, TABLES], ids=["columns", "tables"])
+LONG = COLUMNS._with(
+    unit="id",
+    rules=[
+        "age < 18 => code == 'A01'",
+        FunctionalDependency("grade", "flag", {True: 1, False: 2}),
+        FunctionalDependency("group", "code", {"A01": "x"}),
+        Implication({"code": "A01", "day": pd.Timestamp("2020-02-01")}, {"age": pd.Interval(0, 9)}),
+    ],
+    delimiter=";",
+    encoding="cp1252",
+    public="census.csv",
+)
+RULED = RelationalSchema(
+    {
+        "people": TABLES["people"],
+        "visits": replace(TABLES["visits"], rules=["previous.n <= n", "people.age == 1 => n == 2"]),
+        "wards": TABLES["wards"],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "schema", [COLUMNS, TABLES, LONG, RULED], ids=["columns", "tables", "long", "ruled"]
+)
 def test_what_a_schema_writes_is_accepted(schema):
     assert not errors(schema.to_dict())
 
