@@ -208,7 +208,8 @@ class Finder:
             name: [x for x in getattr(self._schema[name], "labels", ()) if isinstance(x, str)]
             for name in names
         }
-        commands = [strip_command(path, columns) for path in self._mended]
+        form = getattr(self._schema, "form", None)
+        commands = [strip_command(path, columns, form) for path in self._mended]
         if len(commands) == 1 and commands[0] is not None:
             return [Hint(names, n, words, (commands[0],), "shell")]
         return [Hint(names, n, f"{words}: correct them in the files")]

@@ -222,6 +222,31 @@ def test_what_is_shown_can_be_pasted(run, messy, folder):
     pd.testing.assert_frame_equal(given.drop(columns="sex"), written.drop(columns="sex"))
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "delimiter", "encoding"),
+    [
+        ("it's $1.csv", 'delimiter: ";"\nencoding: cp1252\n', ";", "cp1252"),
+        ("a b.tsv", "", "\t", "utf-8"),
+        ("a.csv.gz", "", ",", "utf-8"),
+    ],
+)
+def test_a_mended_file_is_written_as_the_given_one(run, folder, name, words, delimiter, encoding):
+    columns = {"sex": "{type: categorical, categories: [f, männl.]}"}
+    columns |= {"day": "{type: datetime, low: 2010-01-01, high: 2022-12-31, resolution: D}"}
+    text = words + "columns:\n" + "".join(f"  {k}: {v}\n" for k, v in columns.items())
+    (folder / "words.yaml").write_text(text, encoding="utf-8")
+    rows = [["F", "2012-03-04 "], [" Männl.", "2012-03-04"], ["", "2012-03-04"]]
+    table = "".join(delimiter.join(row) + "\n" for row in [["sex", "day"], *rows])
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    (folder / name).write_bytes(pack(table.encode(encoding)))
+    found = run("check", "words.yaml", name, "--json").json
+    (hint,) = (hint for hint in found["hints"] if hint["where"] == "shell")
+    assert (hint["columns"], hint["n_values"]) == (["sex", "day"], 3)
+    subprocess.run([sys.executable, *shlex.split(hint["mends"][0])[1:]], check=True)
+    mended = name.removesuffix(".gz")[:-4] + "-mended" + name.removesuffix(".gz")[-4:]
+    assert run("check", "words.yaml", mended, "--json").json["faults"] == {"sex": {"null": 1}}
+
+
 NUMBER, DATE = Numeric(0, 100), Datetime("2010-01-01", "2022-12-31", resolution="D")
 LABEL = Categorical(["yes", "00501"])
 CAUSES = {
