@@ -72,6 +72,10 @@ _WORDS_OF = {
         "a number with a unit: remove it from the file",
         "numbers with a unit: remove it from the file",
     ),
+    "mixed": (
+        "written otherwise than declared: write a column in one way",
+        "written otherwise than declared: write a column in one way",
+    ),
     "spelling": (
         "a declared label but for zeros: a spreadsheet may have turned codes into numbers",
         "declared labels but for zeros: a spreadsheet may have turned codes into numbers",
@@ -141,7 +145,13 @@ def causes_of(fault: str, column: "Column", text: str) -> set[Cause]:
         return _of_label(text.strip(), getattr(column, "labels", ()))
     if fault != "unreadable":
         return set()
-    return _of_date(text) if isinstance(column, Datetime) else _of_number(text.strip())
+    if isinstance(column, Datetime):
+        found, declared = _of_date(text), getattr(column, "format", None)
+        is_other = declared is not None and (_is_iso(text.strip()) or found)
+    else:
+        found, declared = _of_number(text.strip()), getattr(column, "decimal", ".")
+        is_other = declared != "." and re.fullmatch(_PLAIN, text.strip())
+    return {Cause("mixed")} if is_other else found
 
 
 def _code(text, is_date):

@@ -1,6 +1,7 @@
 """check: where the values are that do not fit, by which causes, and what mends them."""
 
 import bz2
+import copy
 import csv
 import gzip
 import io
@@ -294,6 +295,24 @@ def test_usual_causes(cause):
     (hint,) = [h for h in hints_of("x", column, counts) if line or h.where is None]
     assert " / ".join(hint.mends) == line
     assert hint.n_values == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("column", "word", "value", "text"),
+    [
+        (NUMBER, "decimal", ",", "12.5"),
+        (DATE, "format", "%d/%m/%Y", "2012-03-04"),
+        (DATE, "format", "%d/%m/%Y", "04.03.2012"),
+    ],
+)
+def test_texts_that_are_not_as_declared(column, word, value, text):
+    """A column in two ways of writing: no word mends it, and none is offered."""
+    column = copy.copy(column)
+    object.__setattr__(column, word, value)
+    assert causes_of("unreadable", column, text) == {Cause("mixed")}
+    (hint,) = hints_of("x", column, {Cause("mixed"): 2})
+    assert (hint.mends, "otherwise than declared" in hint.cause) == ((), True)
+    assert causes_of("unreadable", column, "Quokka") == set()
 
 
 def test_spellings_of_labels():
