@@ -7,6 +7,7 @@ this module, so no other text of a record is shown.
 import datetime
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sklearn_dpgen.schema._column import Column
+    from sklearn_dpgen.schema._csv import CsvFormat
 
 __all__ = ["Cause", "Hint", "causes_of", "hints_of", "strip_command"]
 
@@ -69,6 +71,10 @@ _WORDS_OF = {
     "unit": (
         "a number with a unit: remove it from the file",
         "numbers with a unit: remove it from the file",
+    ),
+    "mixed": (
+        "written otherwise than declared: write a column in one way",
+        "written otherwise than declared: write a column in one way",
     ),
     "spelling": (
         "a declared label but for zeros: a spreadsheet may have turned codes into numbers",
@@ -136,10 +142,16 @@ def causes_of(fault: str, column: "Column", text: str) -> set[Cause]:
     if code is not None:
         return {Cause("missing", code)}
     if fault == "undeclared":
-        return _of_label(text.strip(), column.labels)
+        return _of_label(text.strip(), getattr(column, "labels", ()))
     if fault != "unreadable":
         return set()
-    return _of_date(text) if isinstance(column, Datetime) else _of_number(text.strip())
+    if isinstance(column, Datetime):
+        found, declared = _of_date(text), getattr(column, "format", None)
+        is_other = declared is not None and (_is_iso(text.strip()) or found)
+    else:
+        found, declared = _of_number(text.strip()), getattr(column, "decimal", ".")
+        is_other = declared != "." and re.fullmatch(_PLAIN, text.strip())
+    return {Cause("mixed")} if is_other else found
 
 
 def _code(text, is_date):
@@ -299,16 +311,17 @@ def _add_numbers(add, by_kind):
 
 
 _READERS = {
-    ".csv": ("pd.read_csv({}, dtype=str, keep_default_na=False)", "to_csv({}, index=False)"),
-    ".tsv": (
-        'pd.read_csv({}, sep="\\t", dtype=str, keep_default_na=False)',
-        'to_csv({}, sep="\\t", index=False)',
-    ),
+    ".csv": ("pd.read_csv({}, {}dtype=str, keep_default_na=False)", "to_csv({}, {}index=False)"),
+    ".tsv": ("pd.read_csv({}, {}dtype=str, keep_default_na=False)", "to_csv({}, {}index=False)"),
     ".parquet": ("pd.read_parquet({})", "to_parquet({})"),
 }
+# Most labels that a command repeats.
+_MOST_LABELS = 50
 
 
-def strip_command(path: str, columns: Mapping[str, Sequence[str]]) -> str | None:
+def strip_command(
+    path: str, columns: Mapping[str, Sequence[str]], form: "CsvFormat | None" = None
+) -> str | None:
     """Return a shell command that strips blanks and restores the case of declared labels.
 
     Parameters
@@ -316,21 +329,24 @@ def strip_command(path: str, columns: Mapping[str, Sequence[str]]) -> str | None
     path : str
     columns : mapping of str to sequence of str
         The declared labels of each column; of a column of dates, none.
+    form : CsvFormat or None, default=None
+        How a CSV file is written.
 
     Returns
     -------
     str or None
-        None for other formats than CSV and Parquet.
+        None for other formats than CSV, TSV and Parquet, and for many or ambiguous labels.
     """
-    import shlex
-    from pathlib import Path
-
     ending = next((e for e in _READERS if f"{e}." in f"{path.lower()}."), None)
-    if ending is None:
+    if ending is None or sum(map(len, columns.values())) > _MOST_LABELS:
         return None
+    delimiter, encoding = (",", "utf-8") if form is None else (form.delimiter, form.encoding)
+    delimiter = "\t" if ending == ".tsv" and delimiter == "," else delimiter
+    options = "" if delimiter == "," else f"sep={_literal(delimiter)}, "
+    options += "" if encoding == "utf-8" else f"encoding={_literal(encoding)}, "
     read, write = _READERS[ending]
     plain = path[: path.lower().rindex(ending)]
-    code = [f"import pandas as pd; t = {read.format(_literal(path))}"]
+    code = [f"import pandas as pd; t = {read.format(_literal(path), options)}"]
     for name, labels in columns.items():
         key = _literal(name)
         keys = {label.strip().casefold() for label in labels}
@@ -343,7 +359,8 @@ def strip_command(path: str, columns: Mapping[str, Sequence[str]]) -> str | None
         else:
             change = "x.strip() if isinstance(x, str) else x"
         code.append(f"t[{key}] = [{change} for x in t[{key}]]")
-    code.append(f"t.{write.format(_literal(str(Path(plain + '-mended' + ending))))}")
+    out = _literal(f"{plain}-mended{ending}")
+    code.append(f"t.{write.format(out, options)}")
     return f"python -c {shlex.quote('; '.join(code))}"
 
 

@@ -329,7 +329,7 @@ def _lines(found, is_relational=False):
     """Return the lines of what was found in one table."""
     lines = [] if found["fault"] is None else [found["fault"]]
     own_hints: dict[str, list] = {}
-    other_hints = []
+    other_hints: list[dict] = []
     for hint in found["hints"]:
         is_own = len(hint["columns"]) == 1 and hint["where"] != "shell"
         (own_hints.setdefault(hint["columns"][0], []) if is_own else other_hints).append(hint)

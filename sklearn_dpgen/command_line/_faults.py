@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sklearn_dpgen.command_line._causes import Cause, Hint, causes_of, hints_of, strip_command
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from sklearn_dpgen.schema import Schema
@@ -73,7 +72,7 @@ class Finder:
         self,
         path: str,
         word: str,
-        places: np.ndarray,
+        places: "np.ndarray",
         raw: "pd.DataFrame",
         frame: "pd.DataFrame",
     ) -> None:
@@ -157,6 +156,8 @@ class Finder:
 
     def _find_repeated(self):
         """Add the faults of repeated identifiers, and return the columns that have them."""
+        import numpy as np
+
         repeated = []
         for name, hashes in self._hashes.items():
             values = np.concatenate([np.empty(0, dtype=np.uint64), *hashes])
@@ -207,7 +208,8 @@ class Finder:
             name: [x for x in getattr(self._schema[name], "labels", ()) if isinstance(x, str)]
             for name in names
         }
-        commands = [strip_command(path, columns) for path in self._mended]
+        form = getattr(self._schema, "form", None)
+        commands = [strip_command(path, columns, form) for path in self._mended]
         if len(commands) == 1 and commands[0] is not None:
             return [Hint(names, n, words, (commands[0],), "shell")]
         return [Hint(names, n, f"{words}: correct them in the files")]

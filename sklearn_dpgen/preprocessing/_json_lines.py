@@ -44,8 +44,8 @@ class JsonLines:
 
     def __init__(self, paths: list[str], columns) -> None:
         self.files = paths
-        records = next(_records(paths[0]), (None, [{}]))[1]
-        self.names = [*dict.fromkeys([*(columns or ()), *records[0]])]
+        first: dict = next((records[0] for _, records in _records(paths[0])), {})
+        self.names = [*dict.fromkeys([*(columns or ()), *first])]
 
     def read(self, names: list[str]) -> Iterator[pd.DataFrame]:
         """Yield frames with the given columns; raise PublicValueError as `read_numbered` does."""

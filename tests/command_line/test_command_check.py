@@ -153,7 +153,7 @@ def test_a_unit(run):
     ("arguments", "said"),
     [
         (("schema.yaml", "none.csv"), "There is no table none.csv"),
-        (("schema.yaml", "table.xlsx"), "must have one of the endings"),
+        (("schema.yaml", "table.docx"), "must have one of the endings"),
         (("none.yaml",), "none.yaml"),
         (("table.csv",), "one of the endings .yaml"),
     ],

@@ -1,6 +1,7 @@
 """check: where the values are that do not fit, by which causes, and what mends them."""
 
 import bz2
+import copy
 import csv
 import gzip
 import io
@@ -222,6 +223,31 @@ def test_what_is_shown_can_be_pasted(run, messy, folder):
     pd.testing.assert_frame_equal(given.drop(columns="sex"), written.drop(columns="sex"))
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "delimiter", "encoding"),
+    [
+        ("it's $1.csv", 'delimiter: ";"\nencoding: cp1252\n', ";", "cp1252"),
+        ("a b.tsv", "", "\t", "utf-8"),
+        ("a.csv.gz", "", ",", "utf-8"),
+    ],
+)
+def test_a_mended_file_is_written_as_the_given_one(run, folder, name, words, delimiter, encoding):
+    columns = {"sex": "{type: categorical, categories: [f, männl.]}"}
+    columns |= {"day": "{type: datetime, low: 2010-01-01, high: 2022-12-31, resolution: D}"}
+    text = words + "columns:\n" + "".join(f"  {k}: {v}\n" for k, v in columns.items())
+    (folder / "words.yaml").write_text(text, encoding="utf-8")
+    rows = [["F", "2012-03-04 "], [" Männl.", "2012-03-04"], ["", "2012-03-04"]]
+    table = "".join(delimiter.join(row) + "\n" for row in [["sex", "day"], *rows])
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    (folder / name).write_bytes(pack(table.encode(encoding)))
+    found = run("check", "words.yaml", name, "--json").json
+    (hint,) = (hint for hint in found["hints"] if hint["where"] == "shell")
+    assert (hint["columns"], hint["n_values"]) == (["sex", "day"], 3)
+    subprocess.run([sys.executable, *shlex.split(hint["mends"][0])[1:]], check=True)
+    mended = name.removesuffix(".gz")[:-4] + "-mended" + name.removesuffix(".gz")[-4:]
+    assert run("check", "words.yaml", mended, "--json").json["faults"] == {"sex": {"null": 1}}
+
+
 NUMBER, DATE = Numeric(0, 100), Datetime("2010-01-01", "2022-12-31", resolution="D")
 LABEL = Categorical(["yes", "00501"])
 CAUSES = {
@@ -269,6 +295,24 @@ def test_usual_causes(cause):
     (hint,) = [h for h in hints_of("x", column, counts) if line or h.where is None]
     assert " / ".join(hint.mends) == line
     assert hint.n_values == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("column", "word", "value", "text"),
+    [
+        (NUMBER, "decimal", ",", "12.5"),
+        (DATE, "format", "%d/%m/%Y", "2012-03-04"),
+        (DATE, "format", "%d/%m/%Y", "04.03.2012"),
+    ],
+)
+def test_texts_that_are_not_as_declared(column, word, value, text):
+    """A column in two ways of writing: no word mends it, and none is offered."""
+    column = copy.copy(column)
+    object.__setattr__(column, word, value)
+    assert causes_of("unreadable", column, text) == {Cause("mixed")}
+    (hint,) = hints_of("x", column, {Cause("mixed"): 2})
+    assert (hint.mends, "otherwise than declared" in hint.cause) == ((), True)
+    assert causes_of("unreadable", column, "Quokka") == set()
 
 
 def test_spellings_of_labels():

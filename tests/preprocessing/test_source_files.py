@@ -74,7 +74,7 @@ def test_ids_in_a_file_of_texts_stay_texts(tmp_path):
         ("nowhere/secret-7.csv", FileNotFoundError, "not there: 'nowhere/secret-7.csv'"),
         (["nowhere/*.parquet"], FileNotFoundError, "not there"),
         (["a.csv", "b.parquet"], ValueError, "of one format"),
-        (Path("table.xlsx"), ValueError, "with an ending of .parquet"),
+        (Path("table.docx"), ValueError, "with an ending of .parquet"),
         ("secret-7, a text", ValueError, "must be the path of a table"),
         ("", ValueError, "must be the path of a table"),
         (["secret-7", "b"], ValueError, "must be the path of a table"),
