@@ -283,6 +283,13 @@ def defaults():
     return [(name, method, EPSILON, {}) for name in CURVES for method in methods]
 
 
+def default_others():
+    """Return the other six tasks with the default, beside Algorithm 2 as printed."""
+    methods = ("source only", "default", "Algorithm 2")
+    others = [name for name in REPORTED_TASKS if name not in CURVES]
+    return [(name, method, EPSILON, {}) for name in others for method in methods]
+
+
 def budgets():
     """Return every task, method and smaller budget of the curves."""
     methods = ("private DANN", "projections", "moments")
@@ -326,6 +333,7 @@ PARTS = {
     "tasks": (comparisons, "adaptation"),
     "budgets": (budgets, "adaptation_budgets"),
     "default": (defaults, "adaptation_default"),
+    "default_others": (default_others, "adaptation_default_others"),
 }
 
 
