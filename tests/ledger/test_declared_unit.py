@@ -13,7 +13,10 @@ from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.schema import Categorical, Identifier, Numeric, Schema
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning"),
+    pytest.mark.filterwarnings("ignore:No candidate"),
+]
 
 COLUMNS = {"a": Numeric(0, 1), "b": Categorical([0.0, 1.0])}
 PLAIN, DECLARED = Schema(COLUMNS), Schema(COLUMNS, unit="person")
