@@ -273,7 +273,6 @@ def add_to(commands) -> None:
 
 def run_plan(arguments, console: Console) -> int:
     """Show the plan of a fit."""
-    check_options(arguments)
     # The plan depends on the number of rows where that is public.
     needs_rows = arguments.neighbours == "replace_one" and arguments.max_rows is None
     if arguments.rows is None and needs_rows:
@@ -298,7 +297,6 @@ def run_plan(arguments, console: Console) -> int:
 def _read_public(arguments):
     """Return the schema of a command that reads public tables alone."""
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}
-    check_options(arguments)
     public_files(arguments.public)
     schema = with_options(read_schema(arguments.schema, tables), arguments)
     check_options(arguments, schema)
@@ -340,7 +338,6 @@ def run_audit(arguments, console: Console) -> int:
 
 def run_synthesize(arguments, console: Console) -> int:
     """Fit a sampler, and write its model, samples and reports."""
-    check_options(arguments)
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     files = files_of(arguments.table)
     tables = {name: files_of(paths) for name, paths in by_name(arguments.tables).items()}

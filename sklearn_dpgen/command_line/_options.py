@@ -224,10 +224,8 @@ def add_public(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
+def check_options(arguments: argparse.Namespace, schema: Any) -> None:
     """Raise CommandError if options of a fit contradict one another or a schema."""
-    if schema is None:
-        return
     check_public(arguments)
     check_rules(schema)
     if arguments.max_rows is not None and getattr(schema, "unit", None) is None:

@@ -44,7 +44,6 @@ FIT = ["--epsilon", "1", "--schema"]
         ["synthesize", "none.csv", *FIT, "schema.yaml", "--out", "out"],
         ["synthesize", "table.csv", *FIT, "schema.yaml", "--out", "out", "--ledger", "none.db"],
         ["synthesize", "table.csv", *FIT, "schema.yaml", "--out", "out", "--signing-key", "k.pem"],
-        ["synthesize", "table.csv", *FIT, "schema.yaml", "--out", "out", "--max-rows", "2"],
         ["draft-schema", "none.csv", "--out", "draft.yaml"],
         ["draft-schema", "none.json", "--out", "draft.yaml"],
         ["ledger", "show", "none.db"],
