@@ -52,6 +52,8 @@ def declaration_text(entry):
         parts.append("integers")
     if entry.get("nullable"):
         parts.append("or null")
+    if "description" in entry:
+        parts.append(shorten(entry["description"], 200))
     return "; ".join(parts)
 
 

@@ -67,7 +67,8 @@ def test_tables_that_fit(run, hospital, form):
     tables = [text.replace("csv", form) for text in BOTH]
     done = run("check", "hospital.yaml", *tables, "--json")
     assert (done.code, done.json["private"]) == (0, True)
-    empty = {"fault": None, "faults": {}, "undeclared_columns": []}
+    empty = {"fault": None, "faults": {}, "places": {}, "hints": []}
+    empty |= {"undeclared_columns": [], "repeated_keys": []}
     assert done.json["tables"] == {
         "patients": empty | {"n_rows": 3},
         "visits": empty | {"undeclared_columns": ["note"], "n_rows": 3},
@@ -278,7 +279,7 @@ def test_a_draft_of_codebooks(run, folder):
     (folder / "a.csv").write_text("name,type,min,max,label\nage,integer,0,100,in years\n")
     (folder / "b.csv").write_text('name,type,values\nkind,string,"x, y"\n')
     document, text = drafted(run, folder, "--codebook", "--table", "a=a.csv", "--table", "b=b.csv")
-    assert "      # in years\n      age:\n" in text
+    assert "        description: in years\n" in text
     assert {*document["missing"]} == {"a", "b"}
     draft = yaml.safe_load(text)["tables"]
     keys = {"a": {"primary_key": "who"}, "b": {"foreign_key": {"who": "a"}, "max_rows": 5}}
