@@ -40,11 +40,14 @@ rules:
   - Aufnahme <= Entlassung
 columns:
   Patient-ID: {type: identifier}
-  Aufnahme: {type: datetime, low: 2020-01-01, high: 2024-12-31, resolution: min, format: "%d.%m.%Y %H:%M"}
-  Entlassung: {type: datetime, low: 2020-01-01, high: 2025-03-31, resolution: min, format: "%d.%m.%Y %H:%M"}
+  Aufnahme:
+    {type: datetime, low: 2020-01-01, high: 2024-12-31, resolution: min, format: "%d.%m.%Y %H:%M"}
+  Entlassung:
+    {type: datetime, low: 2020-01-01, high: 2025-03-31, resolution: min, format: "%d.%m.%Y %H:%M"}
   Alter: {type: numeric, low: 0, high: 110, integer: true, missing: [-999, unbekannt, "."]}
   Diagnose: {type: categorical, categories_from: icd10.txt, hierarchy: [1]}
-  Kosten: {type: numeric, low: 0, high: 20000, step: 0.01, decimal: ",", thousands: ".", currency: "1 €"}
+  Kosten:
+    {type: numeric, low: 0, high: 20000, step: 0.01, decimal: ",", thousands: ".", currency: 1 €}
   Station: {type: categorical, categories: ["Innere", "Chirurgie", "Gynäkologie", "NO"]}
 """
 VISITS = """\

@@ -920,13 +920,15 @@ class Fitted:
 def compared(results):
     """Return the fits by (epsilon, table, model), and what failed."""
     parts = defaultdict(list)
-    for name in ("compare_ours", "compare_ours_budgets", "compare_independent", "table_peers"):
+    for name in ("compare_ours", "compare_ours_budgets", "compare_unknown_budgets", "table_peers"):
         for row in results.rows(name):
             parts[row["epsilon"], row["table"], row["model"]].append(row)
-    for name in ("compare_unknown", "tables_target_unknown"):
-        for row in results.rows(name, model=NO_TARGET):
-            if "add" in row["guarantee"]:
-                parts[row["epsilon"], row["table"], NO_TARGET].append(row)
+    for row in results.rows("compare_independent"):
+        # Where the other file has fits of the same seeds, these would count twice.
+        parts.setdefault((row["epsilon"], row["table"], row["model"]), [row])
+    for row in results.rows("tables_target_unknown", model=NO_TARGET):
+        if "add" in row["guarantee"]:
+            parts.setdefault((row["epsilon"], row["table"], NO_TARGET), [row])
     found = {}
     for key, rows in parts.items():
         seconds = statistics.fmean(row["cpu seconds"] for row in rows)

@@ -99,7 +99,8 @@ def columns_of(table: Imported, check_column: Callable) -> tuple[dict, dict]:
         rows.append(row)
         notes.append(given.get("notes", []))
     places = [f"column {row.get('name')!r}" for row in rows]
-    declaration, found = read_rows(places, rows, check_column), {}
+    declaration = read_rows(places, rows, check_column)
+    found: dict[str, str] = {}
     for given, (name, entry), own in zip(table.rows, declaration.items(), notes, strict=True):
         taken = _TAKEN.get(entry["type"], ())
         for word, value in given.get("words", {}).items():

@@ -251,9 +251,7 @@ def test_csvw():
     }
     assert_file(draft, delimiter=";", encoding="latin1")
     assert_says(draft, "'kind'", "trim", "%m/%d/%Y", "','", "high itself")
-    assert_says(
-        draft, "Species", "lists, separated by ' '", "'json'", "[A-Z]{3}", "%Y-%m-%d %H:%M"
-    )
+    assert_says(draft, "Species", "lists, separated by ' '", "'json'", "[A-Z]{3}", "%Y-%m-%d %H:%M")
     with pytest.raises(ValueError, match="lacks public declarations of columns 'On Street'"):
         draft.to_schema()
 
