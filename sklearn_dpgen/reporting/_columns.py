@@ -182,12 +182,15 @@ def value_words(column, units):
 def words_of(values):
     """Format a series of numbers or dates without nulls."""
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        is_day = (values.dt.normalize() == values).all()
+        # Days are enough where no two times are of the same one.
+        is_day = values.dt.normalize().nunique() == values.nunique()
         return [str(v.date() if is_day else v.strftime("%Y-%m-%d %H:%M")) for v in values]
     return [_number(v) for v in values.tolist()]
 
 
 def _number(value):
+    if 1000 <= abs(value) < 1e7:
+        value = round(value)
     if float(value).is_integer() and abs(value) < 1e7:
         return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
     return f"{value:.3g}"
