@@ -207,8 +207,8 @@ def test_counts_of_rows_that_no_person_has_are_below_the_least_count():
         limits.append(verdict_of(sampler, drawn)[2]["visits"]["least_counts"]["of one column"])
         found.append(int((drawn["visits"]["ward"] == "never").sum()))
     assert all(count < limit for count, limit in zip(found, limits, strict=True))
-    # The twin: with a tenth of the limit, noise would be read as rows.
-    assert any(count > limit / 10 for count, limit in zip(found, limits, strict=True))
+    # The twin: without a limit, noise would be read as rows.
+    assert any(found)
 
 
 class Watched:

@@ -279,6 +279,7 @@ def left_by_a_failure(estimator, fail):
     return {name for name in vars(estimator) if name.endswith("_")}
 
 
+@pytest.mark.filterwarnings("ignore:The released mean of the target is not that:UserWarning")
 def test_a_failed_refit_leaves_no_report(tiny_generator, labelled, monkeypatch):
     y = np.arange(40) % 2
     failures = {
