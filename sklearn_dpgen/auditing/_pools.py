@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.ledger._unit import told_apart
+from sklearn_dpgen.ledger._unit import joined_ids, told_apart
 from sklearn_dpgen.schema import RelationalSchema
 from sklearn_dpgen.utils._validation import take_rows
 
@@ -224,8 +224,7 @@ def _by_person(X, unit):
             of_table = f" in table {name!r}" if name else ""
             raise PublicValueError(f"X must have column {unit!r} of unit{of_table}, got none.")
     # Texts and numbers are refused, also in different tables.
-    ids = pd.concat([table[unit] for table in tables.values()], ignore_index=True)
-    codes, found = told_apart(ids, unit)
+    codes, found = told_apart(joined_ids([table[unit] for table in tables.values()]), unit)
     rows: list[dict] = [{} for _ in found]
     for name, own in zip(tables, np.split(codes, _ends(tables.values())), strict=True):
         order = np.argsort(own, kind="stable")

@@ -12,7 +12,16 @@ from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import call_quietly
 
-__all__ = ["Persons", "check_alike", "check_precision", "drop_unit", "split_unit", "told_apart"]
+__all__ = [
+    "Persons",
+    "as_objects",
+    "check_alike",
+    "check_precision",
+    "drop_unit",
+    "joined_ids",
+    "split_unit",
+    "told_apart",
+]
 
 # Names of dtypes of NumPy, pandas and Arrow, in lower case.
 _SHORT_FLOATS = {"float16", "float32", "halffloat[pyarrow]", "float[pyarrow]"}
@@ -120,8 +129,9 @@ def told_apart(ids, name="unit", what=_UNIT):
         There are no ids, one is missing, or texts are mixed with other values.
     """
     check_precision(ids, name, what)
+    ids = ids if hasattr(ids, "isna") else np.asarray(ids)
     try:
-        codes, found = pd.factorize(np.asarray(ids) if not hasattr(ids, "isna") else ids)
+        codes, found = pd.factorize(as_objects(ids) if ids.dtype == object else ids)
     except TypeError:
         found = None
     if found is None:
@@ -131,6 +141,37 @@ def told_apart(ids, name="unit", what=_UNIT):
         raise PublicValueError(f"{what.format(name)} must name a person in every row.")
     check_alike(found, name, what)
     return codes, found
+
+
+def joined_ids(parts):
+    """Return the ids of several parts as one index, in which ids that differ stay apart.
+
+    Parameters
+    ----------
+    parts : list of Series or Index
+
+    Returns
+    -------
+    Index
+        Of the common dtype of all parts, or else of objects: pandas would make integers beside
+        floats, also those of a part of objects, floats, which merges integers above 2^53.
+    """
+    kinds = {part.dtype for part in parts}
+    if len(kinds) == 1 and kinds != {np.dtype(object)}:
+        first, *others = map(pd.Index, parts)
+        return first.append(others)
+    return pd.Index(np.concatenate([np.zeros(0, object), *map(as_objects, parts)]), dtype=object)
+
+
+def as_objects(ids):
+    """Return ids as an array of Python objects, whose comparisons round no number."""
+    array = np.asarray(ids, dtype=object)
+    # Python compares an integer to a float by its value, but NumPy as floats.
+    if any(issubclass(kind, np.integer | np.floating) for kind in {*map(type, array.flat)}):
+        is_number = [isinstance(value, np.integer | np.floating) for value in array]
+        array = array.copy()
+        array[is_number] = [value.item() for value in array[is_number]]
+    return array
 
 
 def check_precision(ids, name, what=_UNIT):

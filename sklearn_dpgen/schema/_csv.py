@@ -11,8 +11,23 @@ from sklearn_dpgen.schema._column import given_as
 __all__ = ["DELIMITERS", "CsvFile", "CsvFormat", "in_format", "is_path"]
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-# Which every encoding of a table can write.
-_PLAIN = "".join(map(chr, range(32, 127))) + "\t\r\n"
+# Encodings in which a character depends on its own bytes alone, and no other character has the
+# bytes of a line break or a quote, so that the bytes of a record do not change other records. Those
+# with escapes, such as ISO 2022 or UTF-7, are none. The first are those of single bytes.
+_NAMES = """
+    ascii cp037 cp1006 cp1026 cp1125 cp1140 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257
+    cp1258 cp273 cp424 cp437 cp500 cp720 cp737 cp775 cp850 cp852 cp855 cp856 cp857 cp858 cp860 cp861
+    cp862 cp863 cp865 cp866 cp869 cp874 cp875 hp-roman8 iso8859-1 iso8859-10 iso8859-11 iso8859-13
+    iso8859-14 iso8859-15 iso8859-16 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6 iso8859-7
+    iso8859-8 iso8859-9 koi8-r koi8-t koi8-u kz1048 mac-arabic mac-croatian mac-cyrillic mac-farsi
+    mac-greek mac-iceland mac-latin2 mac-roman mac-romanian mac-turkish palmos ptcp154 tis-620
+
+    utf-8 utf-8-sig utf-16 utf-16-be utf-16-le utf-32 utf-32-be utf-32-le
+
+    big5 big5hkscs cp932 cp949 cp950 euc_jis_2004 euc_jisx0213 euc_jp euc_kr gb18030 gb2312 gbk
+    johab shift_jis shift_jis_2004 shift_jisx0213
+"""
+_ENCODINGS = frozenset(_NAMES.split())
 
 
 @dataclass(frozen=True)
@@ -24,7 +39,8 @@ class CsvFormat:
     delimiter : str, default=","
         A comma, semicolon, tab or vertical bar.
     encoding : str, default="utf-8"
-        A text encoding that Python knows.
+        A text encoding that Python knows, without escapes: records of ISO 2022 or UTF-7 would
+        change those after them.
 
     Raises
     ------
@@ -42,7 +58,7 @@ class CsvFormat:
             )
         if not isinstance(self.encoding, str) or not _is_encoding(self.encoding):
             raise PublicValueError(
-                "encoding must be a text encoding, such as utf-8 or cp1252, got "
+                "encoding must be a text encoding without escapes, such as utf-8 or cp1252, got "
                 f"{given_as(self.encoding)}."
             )
 
@@ -133,6 +149,6 @@ def is_path(X: Any) -> bool:
 
 def _is_encoding(name):
     try:
-        return _PLAIN.encode(name).decode(name) == _PLAIN
-    except (LookupError, ValueError, TypeError):
+        return codecs.lookup(name).name in _ENCODINGS
+    except (LookupError, ValueError):
         return False

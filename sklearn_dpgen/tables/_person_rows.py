@@ -39,7 +39,7 @@ import pandas as pd
 
 from sklearn_dpgen.engines._tables import is_engine_table
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
-from sklearn_dpgen.ledger._unit import check_alike, told_apart
+from sklearn_dpgen.ledger._unit import as_objects, check_alike, joined_ids, told_apart
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import (
     NO_RECORDS,
@@ -488,7 +488,7 @@ def _merged(parts, name):
     """Return the keys of all blocks as those of one."""
     if not parts:
         return np.zeros(0, dtype=np.int64), pd.Index([], dtype=object)
-    places, found = pd.factorize(_joined([keys for _, keys in parts if len(keys)]))
+    places, found = pd.factorize(joined_ids([keys for _, keys in parts if len(keys)]))
     check_alike(found, name, _KEY)
     ends = np.cumsum([len(keys) for _, keys in parts])
     codes = [
@@ -497,17 +497,6 @@ def _merged(parts, name):
         for (own, keys), end in zip(parts, ends, strict=True)
     ]
     return np.concatenate(codes), found
-
-
-def _joined(parts):
-    """Return several indexes as one; types stay apart, as 2^53 + 1 is not a float."""
-    if len({part.dtype for part in parts}) > 1 or not parts:
-        parts = [_as_objects(part) for part in parts] or [pd.Index([], dtype=object)]
-    return parts[0].append(parts[1:])
-
-
-def _as_objects(index):
-    return pd.Index(np.asarray(index, dtype=object), dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -615,7 +604,8 @@ def _places(stage, keys, upper, parents):
                 f"{upper.primary_key!r} of table {upper.name!r}, {ALIKE}"
             )
     if keys.dtype != parents.dtype:
-        keys, parents = _as_objects(keys), _as_objects(parents)
+        # As objects, since common dtypes are floats, in which integers above 2^53 are equal.
+        keys, parents = (pd.Index(as_objects(part), dtype=object) for part in (keys, parents))
     return parents.get_indexer(keys)
 
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from sklearn_dpgen.engines._tables import is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
-from sklearn_dpgen.ledger._unit import Persons, check_precision
+from sklearn_dpgen.ledger._unit import Persons, check_precision, joined_ids
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import (
     NO_RECORDS,
@@ -216,7 +216,7 @@ def encode_codes(X, encoder, unit=None, opened=MappingProxyType({})):
         ids.append(block_ids)
     if not buffers[0]:
         raise PublicValueError(NO_RECORDS)
-    persons = None if unit is None else Persons(pd.concat(ids, ignore_index=True), unit)
+    persons = None if unit is None else Persons(joined_ids(ids), unit)
     codes = [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
     names = list(encoder.columns_)
     by_index = {names.index(name): own for name, own in labels.items()}

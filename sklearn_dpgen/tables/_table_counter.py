@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.ledger._unit import check_alike, told_apart
+from sklearn_dpgen.ledger._unit import check_alike, joined_ids, told_apart
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import column_of, read_blocks
@@ -97,9 +97,10 @@ class PersonRows:
         if len(self._pending) > 1:
             for rows in self._pending[1:]:
                 check_alike([self._pending[0].index[0], rows.index[0]], self.unit)
-            self._pending = [
-                pd.concat(self._pending).groupby(level=0, sort=False, observed=True).sum()
-            ]
+            codes, ids = pd.factorize(joined_ids([rows.index for rows in self._pending]))
+            total = np.zeros(len(ids), dtype=np.int64)
+            np.add.at(total, codes, np.concatenate([rows.to_numpy() for rows in self._pending]))
+            self._pending = [pd.Series(total, index=ids)]
             self._n_pending = 0
         return self._pending[0] if self._pending else pd.Series(dtype=np.int64)
 
@@ -196,7 +197,11 @@ class RowWeights:
 
     def persons(self, block):
         """Return the index of the person of each row of a block."""
-        indices = self._ids.get_indexer(pd.Index(column_of(block, self.unit)))
+        ids = pd.Index(column_of(block, self.unit))
+        if ids.dtype != self._ids.dtype or ids.dtype == object:
+            # As objects, since common dtypes are floats, in which integers above 2^53 are equal.
+            ids = joined_ids([ids, self._ids[:0]])
+        indices = self._ids.get_indexer(ids)
         if (indices < 0).any():
             raise PublicValueError(
                 f"X has changed: column {self.unit!r} must not have new persons in a later count."

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn_dpgen.preprocessing import CsvFile, TabularEncoder, _files
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import map_frames
-from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema, _csv
 
 pa = pytest.importorskip("pyarrow")
 dataset = pytest.importorskip("pyarrow.dataset")
@@ -335,6 +335,90 @@ def test_files_of_one_table_have_one_format(tmp_path):
 def test_unknown_formats_are_refused(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
         CsvFile("table.csv", **wrong)
+
+
+# Records whose bytes change what others are in encodings with escapes, between two others.
+ESCAPES = [
+    b"\x1b(J",
+    b"\x1b$B",
+    b"\x1b$@0",
+    b"\x1b.A\x1bN",
+    b"\x1b$)C\x0ea",
+    b"~{0!",
+    b"~",
+    b"+AAo-",
+    b"\\x0a",
+    b"\\u000a",
+    b"\\",
+    b"-kda",
+]
+ESCAPED = """
+iso2022_jp iso2022_jp_1 iso2022_jp_2 iso2022_jp_2004 iso2022_jp_3 iso2022_jp_ext iso2022_kr hz utf_7
+unicode_escape raw_unicode_escape punycode
+"""
+OF_BYTES = sorted(name for name in _csv._ENCODINGS if not name.startswith(("utf-16", "utf-32")))
+
+
+def is_apart(encoding, record):
+    """Return whether what is before and after a record stays the same, or all is refused."""
+    before = "~,b\n"
+    for after in (',~\n","\n', "\n0!\n", "\n\x0e0!\x0f\n", ""):
+        try:
+            data = before.encode(encoding) + record + after.encode(encoding)
+            text = data.decode(encoding)
+        except UnicodeError:
+            continue
+        own = text.removeprefix(before).removesuffix(after)
+        if text != before + own + after or "\n" in own:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("encoding", OF_BYTES)
+def test_no_bytes_of_a_record_change_another(encoding):
+    CsvFile("table.csv", encoding=encoding)
+    # Leads of several bytes, of GB 18030, of the third plane of EUC, and of composed Hangul.
+    long = [b"\x81\x30\x81", b"\x8f\xa1\xa1", b"\xa4\xd4\xa4\xa1\xa4\xbf\xa4\xd4"]
+    records = [text[:n] for text in long for n in range(1, len(text) + 1)]
+    records += [bytes([first]) for first in range(256)]
+    second = [*range(0, 256, 7), 48, 126, 254]
+    records += [bytes([a, b]) for a in range(1, 256, 3) for b in second]
+    # Line breaks are those of the records themselves.
+    breaks = {*"\n".encode(encoding)}
+    for record in [*ESCAPES, *records]:
+        assert breaks & {*record} or is_apart(encoding, record), record
+
+
+@pytest.mark.parametrize("encoding", ESCAPED.split())
+def test_encodings_whose_records_change_others_are_refused(encoding):
+    with pytest.raises(ValueError, match="encoding must be a text encoding without escapes"):
+        CsvFile("table.csv", encoding=encoding)
+    assert not all(is_apart(encoding, record) for record in ESCAPES)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_half_a_pair_does_not_take_a_line_break(encoding):
+    lone = "\ud83d".encode(encoding, "surrogatepass")
+    with pytest.raises(UnicodeDecodeError):
+        (lone + "\n".encode(encoding)).decode(encoding)
+
+
+def test_other_codecs_are_refused_by_any_of_their_names():
+    for name in (
+        "U7",
+        "csISO2022JP",
+        "rot13",
+        "hex",
+        "idna",
+        "undefined",
+        "charmap",
+        "mbcs",
+        "a b",
+    ):
+        with pytest.raises(ValueError, match="encoding must be"):
+            CsvFile("table.csv", encoding=name)
+    for name in ("Latin-1", "UTF8", "windows-1252", "SJIS", "ISO-8859-15", "EBCDIC-CP-CH"):
+        CsvFile("table.csv", encoding=name)
 
 
 def test_each_fault_has_a_message_of_its_own(tmp_path):

@@ -165,6 +165,7 @@ WRONG = {
     "a learned unit": ({"unit": "age"}, "unit must be an identifier or no column"),
     "two delimiters": ({"delimiter": ";;"}, "delimiter must be one of"),
     "an encoding": ({"encoding": "klingon"}, "encoding must be a text encoding"),
+    "escapes": ({"encoding": "utf-7"}, "encoding must be a text encoding without escapes"),
     "a label without its character": (
         {
             "encoding": "ascii",
