@@ -305,8 +305,9 @@ def model_card(
 
     Notes
     -----
-    The number of records is stated if the neighbouring relation makes it public ("replace one
-    record"). Hashes are of canonical JSON: keys sorted, no spaces, UTF-8.
+    The number of records, or of persons, is stated if the neighbouring relation makes it public
+    ("replace one record") and a person does not count by rows. Hashes are of canonical JSON: keys
+    sorted, no spaces, UTF-8.
 
     References
     ----------
@@ -458,8 +459,13 @@ def _marginal_names(estimator):
 
 
 def _public_size(estimator, report):
-    """Return the number of records if the neighbouring relation makes it public, else None."""
-    is_public = report.neighbours == "replace_one" and Public.N_SAMPLES in report.public
+    """Return the number of protected units if the neighbouring relation makes it public."""
+    # If each row counts, the number of persons is public, and n_records_ a noisy number of rows.
+    is_public = (
+        report.neighbours == "replace_one"
+        and Public.N_SAMPLES in report.public
+        and report.max_rows is None
+    )
     size = getattr(estimator, "n_records_", None)
     return float(size) if is_public and size is not None else None
 

@@ -244,6 +244,24 @@ def test_a_date_and_authors_are_taken(card):
         nobody.to_registry(**STATED)
 
 
+@pytest.mark.parametrize("options", [{}, {"max_rows": 3, "unit_weights": "rows"}])
+def test_a_noisy_number_of_rows_is_no_number_of_persons(options):
+    # Forty persons with two rows each: the noisy number of rows is far from forty.
+    persons = [f"p{i // 2}" for i in range(80)]
+    rows = pd.DataFrame({"p": persons, "b": ["yes", "no"] * 40})
+    schema = Schema({"b": Categorical(["yes", "no"])}, unit="p")
+    sampler = TableSampler(100.0, 1e-6, schema=schema, **options).fit(rows)
+    card = model_card(sampler, title="Rows", author="Ada")
+    entry = card.to_registry(**STATED)
+    check(entry)
+    stated = (
+        card.to_dict()["n_records"],
+        entry["deployment"]["privacy_loss"].get("number_of_privacy_units"),
+    )
+    # The twin, in which each person counts once, states the public number of persons.
+    assert stated == ((None, None) if options else (40.0, 40))
+
+
 def statement(**changes):
     fields = {"name": "Fit", "events": (), "epsilon": 1.0, "delta": 1e-5}
     return PrivacyReport(**fields | {"releases": ((GaussianProfile(0.3), 1),)} | changes)
