@@ -307,7 +307,11 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
             check_is_fitted(self._unwrapped_sampler())
             return self._unwrapped_sampler(), list(features), target
         names = {*features, target}
-        schema = Schema({name: column for name, column in schema.items() if name in names})
+        columns = {name: column for name, column in schema.items() if name in names}
+        own = self._unwrapped_sampler().get_params(deep=False)
+        # Constraints replace the rules of the schema, which may be of columns that X lacks.
+        changes = {} if own.get("constraints") is None else {"rules": ()}
+        schema = schema._with(columns, **changes)
         return clone(self.sampler).set_params(schema=schema, **params), list(features), target
 
     def _prediction_input(self, X):
