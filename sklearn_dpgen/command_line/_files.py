@@ -390,8 +390,8 @@ def write_table(
         methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}
         method = methods.get(Path(ending).suffix)
         form = getattr(columns, "form", None)
-        # Discovered labels may have characters that the encoding lacks. Unlike "?" escapes keep them
-        # distinct, and unlike references of XML they have no semicolon, which may be the delimiter.
+        # Discovered labels may have characters that the encoding lacks. Unlike "?", escapes keep
+        # them distinct, and unlike references of XML they have no semicolon, a delimiter.
         written = (
             {
                 "encoding": form.encoding,
