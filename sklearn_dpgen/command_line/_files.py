@@ -358,9 +358,9 @@ def read_frame(paths: Sequence[str], columns: Mapping) -> "pd.DataFrame":
 def _columns_of(model, table):
     """Return the declared columns of a table of a model, which has no name if it is the only one.
 
-    Those of a model without a declaration are none.
+    Those of a model without a declaration are none. Labels that a fit discovered are known.
     """
-    schema = getattr(model, "schema", None) or {}
+    schema = getattr(model, "schema_", None) or getattr(model, "schema", None) or {}
     schema = schema[table] if table and table in schema else schema
     return getattr(schema, "schema", schema)
 
@@ -390,7 +390,17 @@ def write_table(
         methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}
         method = methods.get(Path(ending).suffix)
         form = getattr(columns, "form", None)
-        written = {"encoding": form.encoding, "sep": form.delimiter} if form else {}
+        # Discovered labels may have characters that the encoding lacks. Unlike "?", escapes keep
+        # them distinct, and unlike references of XML they have no semicolon, a delimiter.
+        written = (
+            {
+                "encoding": form.encoding,
+                "errors": "backslashreplace",
+                "sep": form.delimiter,
+            }
+            if form
+            else {}
+        )
         if ending.startswith(".tsv") and written.get("sep", ",") == ",":
             written["sep"] = "\t"
         frame.to_csv(path, index=False, lineterminator="\n", compression=method, **written)

@@ -102,10 +102,26 @@ _LOOKED_AT = {
     False: "Names and declared types were read, and no record.",
     True: "The codebook was read, and no table.",
 }
-_TABLE_NOTE = (
-    "The draft holds the names of the columns and the types that the file declares, and no value. "
-    "CSV files declare no types, and the first line is taken as the names: review them."
-)
+_TABLE_NOTE = "The draft holds the names of the columns{}, and no value{}: review them."
+# By format: what holds the names, a part of it, and what would be published in place of names.
+_PLACES = {
+    ".csv": ("first line of the file", "field", "A CSV file needs a header; without one, "),
+    ".tsv": ("first line of the file", "field", "A TSV file needs a header; without one, "),
+    ".xlsx": ("first row of the sheet", "cell", "A sheet needs a row of names; without one, "),
+    ".jsonl": ("keys of the first JSON record", "key", "With values as keys, "),
+}
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+# No name, but a value: a number or a date in digits, a date with a time or the name of a month, a
+# time or duration, or a truth value.
+_VALUES = {
+    "is a number": r"[\s\d.,:/+-]*|[+-]?[\d.,]*\d[.,]?e[+-]?\d+",
+    "is a date": r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[\sT].*"
+    rf"|(\w+,?\s+)?\d{{1,2}}[.\s-]+({_MONTHS})[a-z]*[.,]?[\s-]+\d{{2,4}}(\s.*)?"
+    rf"|({_MONTHS})[a-z]*[.]?\s+\d{{1,2}},\s*\d{{4}}(\s.*)?",
+    "is a time": r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*([ap]\.?m\.?|z|[+-]\d{2}:?\d{2})"
+    r"|-?\d+ days?,? .*",
+    "is a truth value": "true|false",
+}
 _CODEBOOK_NOTE = (
     "The content of the codebook is taken as public. If its bounds or categories are those that "
     "occurred in the table, they are private: replace them."
@@ -222,7 +238,7 @@ def run_draft(arguments, console: Console) -> int:
     is_relational = isinstance(draft, RelationalDraft)
     drafts = draft.tables if is_relational else {"": draft}
     write_text(out, _HEAD + _advice(drafts, is_relational) + "\n" + draft.to_yaml())
-    console.warn(_CODEBOOK_NOTE if is_codebook else _TABLE_NOTE)
+    console.warn(_CODEBOOK_NOTE if is_codebook else _table_note(*given.values()))
     n_columns = sum(len(own.declaration) for own in drafts.values())
     lines = [f"Wrote a draft of {n_columns} columns to {out}.", _LOOKED_AT[is_codebook]]
     suggested = {} if is_codebook else _suggested(drafts)
@@ -339,6 +355,22 @@ def _format_of(files, encoding):
     return max(n_names, key=n_names.__getitem__)
 
 
+def _place_of(path):
+    """Return what holds the names of a table, in its format; None if they are declared as such."""
+    ending = "" if "://" in path else output_ending(path)
+    return next((place for form, place in _PLACES.items() if ending.startswith(form)), None)
+
+
+def _table_note(*tables):
+    """Return the warning of a draft of tables, each of which is a list of files."""
+    places = {_place_of(path): path for paths in tables for path in files_of(paths)}
+    holders = [place[0] for place in places if place is not None]
+    types = " and the types that the file declares" if None in places else ""
+    where = " and the ".join(dict.fromkeys(holders))
+    taken = f", if the {where} holds names alone, for any text passes as one" if holders else ""
+    return _TABLE_NOTE.format(types, taken)
+
+
 def _from_table(paths: Sequence[str], form: "CsvFormat"):
     """Return a draft from the column names, and the types that files declare."""
     paths = in_format(files_of(paths), form)
@@ -354,7 +386,7 @@ def _from_table(paths: Sequence[str], form: "CsvFormat"):
                 "name each by --table NAME=FILE."
             )
     if hasattr(files, "names"):
-        _check_names(files.names)
+        _check_names(files.names, _place_of(os.fspath(paths[0])))
         return _with_suggestions({name: {"type": GAP} for name in files.names}, form)
     # Columns without values, and times of day, are categorical.
     types = {
@@ -399,22 +431,22 @@ def _names_of(files):
     return files.names if hasattr(files, "names") else files.schema.names
 
 
-def _check_names(names):
-    """Raise CommandError if the first line of a CSV file is no header, or that of a codebook."""
+def _check_names(names, place):
+    """Raise CommandError if a table has values in the place of names, or is a codebook."""
+    where, part, without = place or ("table", "column", "")
     # The message names fields by their positions: without a header they are private values.
     for i, name in enumerate(names):
-        fault = (
-            f"has the name of field {names.index(name) + 1}"
-            if name in names[:i]
-            else "is empty"
-            if not name.strip()
-            else "is a number"
-        )
-        if name in names[:i] or re.fullmatch(r"[\s\d.,:/eE+-]*", name):
+        faults = [
+            fault for fault, form in _VALUES.items() if re.fullmatch(form, name.strip(), re.I)
+        ]
+        if not name.strip():
+            faults = ["is empty"]
+        if name in names[:i]:
+            faults = [f"has the name of {part} {names.index(name) + 1}"]
+        if faults:
+            end = f" {without}a record would be published as names." if without else ""
             raise CommandError(
-                "The first line of the file must hold the names of the columns: field "
-                f"{i + 1} {fault}. A CSV file needs a header; without one, the first record would "
-                "be published as names."
+                f"The {where} must hold the names of the columns: {part} {i + 1} {faults[0]}.{end}"
             )
     if _is_dictionary(names):
         raise CommandError(

@@ -42,7 +42,13 @@ from sklearn_dpgen.utils._validation import (
     warn_user,
 )
 
-__all__ = ["Plan", "PrivateEstimator", "TrainedEstimator", "UnpaidScoreMixin"]
+__all__ = [
+    "Plan",
+    "PrivateEstimator",
+    "TrainedEstimator",
+    "UnpaidScoreMixin",
+    "effective_parameters",
+]
 
 # Parameters that seeded noise does not depend on: they change no release, or they are objects with
 # state, whose outputs are bound instead.
@@ -120,6 +126,28 @@ class Plan:
     details: Any = None
 
 
+def effective_parameters(estimator: BaseEstimator) -> dict[str, Any]:
+    """Return all parameters, also nested ones, with what schemas declare in the place of None.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Private, or one with private parts, such as a pipeline.
+    """
+    found = estimator.get_params()
+    parts = {"": estimator} | found
+    for key in found:
+        owner, _, name = key.rpartition("__")
+        if isinstance(parts.get(owner), PrivateEstimator) and _is_declared(parts[owner], name):
+            found[key] = getattr(parts[owner], name)
+    return found
+
+
+def _is_declared(estimator, name):
+    """Return whether None of a parameter stands for a declaration of the schema."""
+    return isinstance(inspect.getattr_static(type(estimator), name, None), DeclaredParameter)
+
+
 class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
     """Base of the estimators and mechanisms that state a privacy guarantee.
 
@@ -175,6 +203,23 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             method = inspect.getattr_static(cls, name, None)
             if inspect.isfunction(method) and not hasattr(method, "is_single_threaded"):
                 setattr(cls, name, _single_threaded(method))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters as they were given.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether those of nested objects are returned too.
+
+        Returns
+        -------
+        dict of str to object
+            None stays None where an attribute is what the schema declares, such as ``unit``. So a
+            clone with another schema has the declarations of that one.
+        """
+        found = super().get_params(deep=deep)
+        return found | {name: vars(self).get(name) for name in found if _is_declared(self, name)}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones such as ``training__max_iter``.
@@ -421,7 +466,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
 
     def _all_parameters(self):
         """Return the parameters by name, with those of nested settings in their place."""
-        found = self.get_params(deep=False)
+        found = {name: getattr(self, name) for name in self.get_params(deep=False)}
         for name, defaults in self._setting_defaults.items():
             found.pop(name, None)
             given = self._completed(name).get_params(deep=False)

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import sklearn
@@ -13,7 +14,7 @@ from sklearn_dpgen.accounting import GaussianProfile
 from sklearn_dpgen.accounting._composition import dominating_gaussian
 from sklearn_dpgen.accounting._profiles import smallest_passing
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator, effective_parameters
 from sklearn_dpgen.preprocessing._steps import check_steps, plan_cost, private_parameters
 from sklearn_dpgen.utils._groups import last_step, takes_groups
 from sklearn_dpgen.utils._validation import Real, named_parameters
@@ -25,10 +26,12 @@ __all__ = [
     "check_groups_are_given",
     "check_neighbours",
     "check_relation",
+    "check_units",
     "draw_parameters",
     "estimator_plan",
     "fitted",
     "is_as_planned",
+    "protected_unit",
     "seeded",
     "state_price",
 ]
@@ -55,8 +58,7 @@ def draw_parameters(distributions, noise):
 
 def check_distributions(distributions, fixed=()):
     """Raise an error if the distributions hold parameters that the search sets, or fixed ones."""
-    spaces = [distributions] if isinstance(distributions, dict) else list(distributions)
-    names = {name for space in spaces for name in space}
+    names = {name for space in _spaces(distributions) for name in space}
     taken = sorted(name for name in names if name.rpartition("__")[2] in _SET_BY_THE_SEARCH)
     if taken:
         raise PublicValueError(
@@ -67,6 +69,38 @@ def check_distributions(distributions, fixed=()):
             f"param_distributions must not hold {name!r}, by which records are split."
         )
     ParameterSampler(distributions, 1)
+
+
+def _spaces(distributions):
+    return [distributions] if isinstance(distributions, dict) else list(distributions)
+
+
+def protected_unit(estimator):
+    """Return the name of the column that identifies persons, or None.
+
+    The unit may be that of a part of the estimator, such as the sampler of a predictor.
+    """
+    given = effective_parameters(estimator)
+    units = {given[name] for name in named_parameters(estimator, "unit")} - {None}
+    if len(units) > 1:
+        raise PublicValueError(f"estimator must have one unit, got {sorted(units)}.")
+    return max(units, default=None)
+
+
+def check_units(estimator, distributions):
+    """Raise an error if a schema to search over declares another unit than the estimator has."""
+    for space in _spaces(distributions):
+        names = space.keys() & {*named_parameters(estimator, "schema")}
+        # Others are distributions, which have no list of values.
+        values = [(n, value) for n in names if isinstance(space[n], Sequence) for value in space[n]]
+        for name, schema in values:
+            unit = protected_unit(clone(estimator).set_params(**{name: schema}))
+            if unit != protected_unit(estimator):
+                raise PublicValueError(
+                    f"param_distributions must have no {name} with another unit than the "
+                    f"estimator, {protected_unit(estimator)!r}, got {unit!r}: records are split "
+                    "by it."
+                )
 
 
 def check_neighbours(estimator):

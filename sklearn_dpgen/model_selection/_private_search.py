@@ -29,10 +29,12 @@ from sklearn_dpgen.model_selection._candidates import (
     check_groups_are_given,
     check_neighbours,
     check_relation,
+    check_units,
     draw_parameters,
     estimator_plan,
     fitted,
     is_as_planned,
+    protected_unit,
     seeded,
     state_price,
 )
@@ -457,6 +459,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         PrivacyReport
         """
         self._validate_params()
+        check_units(self.estimator, self.param_distributions)
         seed = None if self.random_state is None else 0
         if group_sizes is not None:
             if check_declared_groups(self.estimator) is None:
@@ -650,6 +653,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             fixed += named_parameters(self.estimator, "groups")
             fixed += named_parameters(self.estimator, "protect_groups")
         check_distributions(self.param_distributions, fixed)
+        check_units(self.estimator, self.param_distributions)
         check_neighbours(self.estimator)
         check_groups_are_given(self.estimator, by_group)
         records: Any
@@ -714,20 +718,14 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         return isinstance(self.estimator, RelationalSampler)
 
     def _protected_unit(self):
-        """Return the name of the column that identifies persons, or None.
-
-        The unit may be a parameter of a part of the estimator, such as the sampler of a predictor.
-        """
-        given = self.estimator.get_params()
-        units = {given[name] for name in named_parameters(self.estimator, "unit")} - {None}
-        if len(units) > 1:
-            raise PublicValueError(f"estimator must have one unit, got {sorted(units)}.")
-        if units and isinstance(self.estimator, Pipeline):
+        """Return the name of the column that identifies persons, or None."""
+        unit = protected_unit(self.estimator)
+        if unit is not None and isinstance(self.estimator, Pipeline):
             raise PublicValueError(
                 "unit needs an estimator that reads its column, which a pipeline may remove: give "
                 "the last step alone."
             )
-        return max(units, default=None)
+        return unit
 
     def _candidates(self, n_runs, run, report, sizes, seed, noise):
         """Return parameters, an unfitted candidate and its plan, for each run."""

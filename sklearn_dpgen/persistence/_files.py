@@ -116,7 +116,8 @@ def declared(kind: type, name: str) -> dict:
 
 def _describe(estimator):
     kind, held = type(estimator), vars(estimator)
-    parameters = estimator.get_params(deep=False)
+    # With what the schema declares, in the place of None.
+    parameters = {name: getattr(estimator, name) for name in estimator.get_params(deep=False)}
     parameters |= dict.fromkeys(declared(kind, "_not_saved").keys() & parameters.keys())
     return parameters | {n: held[n] for n in declared(kind, "_saved_state") if n in held}
 

@@ -21,7 +21,7 @@ from sklearn_dpgen.accounting import (
 from sklearn_dpgen.accounting._calibration import calibrate_remainder, check_delta_size
 from sklearn_dpgen.accounting._guarantee import common_guarantee
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicValueError, SmallGroupWarning
-from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
+from sklearn_dpgen.ledger._base import Plan, PrivateEstimator, effective_parameters
 from sklearn_dpgen.ledger._unit import split_unit
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.predictors._group_counts import (
@@ -651,7 +651,7 @@ def within(estimator, share, *, unit=None, **budget):
         )
     estimator = with_budget(estimator, share, **budget)
     *before, last = steps_of(estimator)
-    params = last.get_params()
+    params = effective_parameters(last)
     booked = [k for k, v in params.items() if k.split("__")[-1] == "ledger" and v is not None]
     if booked:
         raise PublicValueError(

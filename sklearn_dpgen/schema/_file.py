@@ -130,8 +130,9 @@ class SchemaParameter:
 class DeclaredParameter:
     """A parameter of an estimator of which None stands for a declaration of the schema.
 
-    Whoever reads it gets the declaration: a plan, a fit, a clone, a report, a search. So no part of
-    a fit can protect another unit than the others.
+    Whoever reads the attribute gets the declaration: a plan, a fit, a report, a search. So no part
+    of a fit can protect another unit than the others. ``get_params`` returns what was given, None,
+    so that a clone with another schema follows that one.
 
     Parameters
     ----------

@@ -149,9 +149,11 @@ class Schema(Mapping):
         return unit
 
     def _checked_form(self, form):
-        """Return the format of files, which must be able to hold all names and labels."""
+        """Return the format of files, which must be able to hold all names and declared labels."""
         for name, column in self._columns.items() if not form.is_utf8 else ():
-            labels = getattr(column, "labels", ()) if getattr(column, "is_known", True) else ()
+            # Those of an open column may be discovered: a refusal would come after the charge.
+            is_open = isinstance(column, OpenCategorical)
+            labels = () if is_open else getattr(column, "labels", ())
             texts = [name, *labels, getattr(column, "prefix", None), getattr(column, "other", None)]
             if not all(form.can_write(text) for text in texts if isinstance(text, str)):
                 raise PublicValueError(

@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.ledger._base import PrivateEstimator, UnpaidScoreMixin
+from sklearn_dpgen.ledger._base import PrivateEstimator, UnpaidScoreMixin, effective_parameters
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, OpenCategorical, Ordinal, Schema
@@ -239,7 +239,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
 
     def _ledger_and_unit(self):
         """Return the ledger and the unit of a fit, from this object or its sampler."""
-        params, chosen = self._unwrapped_sampler().get_params(deep=False), {}
+        params, chosen = effective_parameters(self._unwrapped_sampler()), {}
         for name in ("ledger", "unit"):
             own, of_sampler = getattr(self, name), params.get(name)
             if own is not None and self._is_frozen():
@@ -307,7 +307,11 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
             check_is_fitted(self._unwrapped_sampler())
             return self._unwrapped_sampler(), list(features), target
         names = {*features, target}
-        schema = Schema({name: column for name, column in schema.items() if name in names})
+        columns = {name: column for name, column in schema.items() if name in names}
+        own = self._unwrapped_sampler().get_params(deep=False)
+        # Constraints replace the rules of the schema, which may be of columns that X lacks.
+        changes = {} if own.get("constraints") is None else {"rules": ()}
+        schema = schema._with(columns, **changes)
         return clone(self.sampler).set_params(schema=schema, **params), list(features), target
 
     def _prediction_input(self, X):

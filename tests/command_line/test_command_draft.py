@@ -1,5 +1,6 @@
 """draft-schema: names and types, never a value, and nothing that is taken for a schema unseen."""
 
+import datetime
 import json
 import os
 
@@ -155,7 +156,23 @@ def test_a_draft_without_types_is_code_too():
     assert "import Numeric, Schema" in draft.to_code()
 
 
-@pytest.mark.parametrize("names", ["31,no,1", "a,,b", "1.5,a,b", "2020-01-01,a,b"])
+VALUES = [
+    "31,no,1",
+    "a,,b",
+    "1.5,a,b",
+    "1.5E-3,a,b",
+    "2020-01-01,a,b",
+    "2020-01-01T10:00Z,a,b",
+    "a,2020-01-01T00:00:00+01:00,b",
+    "a,b,31 Jan 2020",
+    "a,b,Fri 31-Jan-20 10:00",
+    "a,10:30 pm,b",
+    "a,b,True",
+    "false,b,c",
+]
+
+
+@pytest.mark.parametrize("names", VALUES)
 def test_a_table_without_a_header_is_refused(run, folder, names):
     (folder / "t.csv").write_text(f"{names}\n32,yes,2\n")
     done = run("draft-schema", "t.csv", "--out", "draft.yaml")
@@ -163,6 +180,64 @@ def test_a_table_without_a_header_is_refused(run, folder, names):
     assert "needs a header" in done.err
     assert names not in done.all
     assert not (folder / "draft.yaml").exists()
+
+
+def test_names_that_resemble_values_are_names(run, folder):
+    names = "day 1,true_label,Jan 2020,E2,1st visit,may,10th,no,yes"
+    (folder / "t.csv").write_text(f"{names}\n{'1,' * 8}1\n")
+    done = run("draft-schema", "t.csv", "--out", "draft.yaml")
+    assert done.code == 0, done.err
+    draft = yaml.safe_load((folder / "draft.yaml").read_text(encoding="utf-8"))
+    assert [*draft] == names.split(",")
+
+
+@pytest.mark.parametrize("value", [31, True, datetime.datetime(2020, 1, 1, 10), datetime.time(9)])
+def test_a_sheet_without_names_is_refused(run, folder, value):
+    pytest.importorskip("openpyxl")
+    pd.DataFrame([["secret", value], ["b", "c"]]).to_excel("t.xlsx", header=False, index=False)
+    done = run("draft-schema", "t.xlsx", "--out", "draft.yaml")
+    assert done.code == 2
+    assert "The first row of the sheet must hold the names of the columns: cell 2 is a" in done.err
+    assert not any(text in done.all for text in ("secret", "31", "True", "2020", "09", "CSV"))
+
+
+@pytest.mark.parametrize("key", ["1201", "2020-01-01T10:00Z", "true"])
+def test_keys_of_records_that_are_values_are_refused(run, folder, key):
+    (folder / "t.jsonl").write_text(json.dumps({"secret": 1, key: 5}), encoding="utf-8")
+    done = run("draft-schema", "t.jsonl", "--out", "draft.yaml")
+    assert done.code == 2
+    place = "The keys of the first JSON record must hold the names of the columns: key 2 is a"
+    assert place in done.err
+    assert not any(text in done.all for text in ("secret", key + ".", "CSV"))
+
+
+WARNED = {
+    "csv": "first line of the file",
+    "tsv": "first line of the file",
+    "xlsx": "first row of the sheet",
+    "jsonl": "keys of the first JSON record",
+    "parquet": "types that the file declares",
+}
+
+
+@pytest.mark.parametrize("form", WARNED)
+def test_the_warning_of_a_draft_speaks_of_the_format(run, folder, form):
+    table = pd.DataFrame({"Alice Smith": ["a"], "Paris": ["b"]})
+    if form == "xlsx":
+        pytest.importorskip("openpyxl")
+        table.to_excel("t.xlsx", index=False)
+    elif form == "jsonl":
+        table.to_json("t.jsonl", orient="records", lines=True)
+    elif form == "parquet":
+        table.to_parquet("t.parquet")
+    else:
+        table.to_csv(f"t.{form}", index=False, sep="," if form == "csv" else "\t")
+    done = run("draft-schema", f"t.{form}", "--out", "draft.yaml", "--json")
+    # Words cannot be told from names.
+    assert done.code == 0, done.err
+    (warning,) = done.json["warnings"]
+    assert {text for text in WARNED.values() if text in warning} == {WARNED[form]}
+    assert "review them" in warning
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])

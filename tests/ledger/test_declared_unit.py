@@ -5,10 +5,11 @@ import pytest
 from contract_cases import CASES, FRAME, IDS, N_PERSONS, SIDE, N
 from sklearn.base import clone
 
+from sklearn_dpgen import load
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.ledger import PrivacyLedger, _base
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
-from sklearn_dpgen.model_selection import PrivateSearchCV
+from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.schema import Categorical, Identifier, Numeric, Schema
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
@@ -144,3 +145,39 @@ def test_a_search_protects_the_persons_of_its_candidates():
     assert search._protected_unit() == "person"
     plain = PrivateSearchCV(sampler(PLAIN), {"max_iter": [1, 2]}, epsilon=8.0, delta=1e-4)
     assert plain._protected_unit() is None
+
+
+def test_a_clone_follows_its_schema(tmp_path):
+    cap = {"rules": ["a < 0.5 => b == 0"]}
+    other = Schema(COLUMNS, unit="id", rules=["a < 0.7 => b == 0"])
+    own = sampler(Schema(COLUMNS, unit="person", **cap))
+    given = own.get_params()
+    assert [given[name] for name in ("unit", "constraints", "public")] == [None] * 3
+    copied = clone(own)
+    assert (copied.unit, copied.constraints) == ("person", own.schema.rules)
+    copied.set_params(schema=other)
+    assert (copied.unit, copied.constraints) == ("id", other.rules)
+    assert clone(own).set_params(schema=PLAIN).unit is None
+    # What is given stays.
+    assert clone(sampler(DECLARED, unit="id")).set_params(schema=PLAIN).unit == "id"
+    nested = clone(SyntheticDataClassifier(sampler(DECLARED))).set_params(sampler__schema=other)
+    assert nested.sampler.unit == "id"
+    sampler(DECLARED).fit(RECORDS).save(tmp_path / "model.safetensors")
+    assert load(tmp_path / "model.safetensors").unit == "person"
+
+
+@pytest.mark.parametrize("n_parts", [0, 1])
+@pytest.mark.parametrize(("base", "drawn"), [(PLAIN, DECLARED), (DECLARED, PLAIN)])
+def test_the_plan_of_a_search_refuses_the_schemas_that_its_fit_refuses(base, drawn, n_parts):
+    estimator, name = sampler(base, epsilon=1.0, target="b", marginals="auto"), "schema"
+    if n_parts:
+        estimator, name = SyntheticDataClassifier(estimator, n_samples=50), "sampler__schema"
+    scoring = None if n_parts else utility_scorer("b", n_synthetic=50)
+    options = {"epsilon": 8.0, "delta": 1e-4, "scoring": scoring}
+    search = PrivateSearchCV(estimator, {name: [base, drawn]}, **options)
+    for use in (lambda: search.plan(N_PERSONS), lambda: search.fit(RECORDS)):
+        with pytest.raises(ValueError, match=f"must have no {name} with another unit"):
+            use()
+    same = [base, Schema(base, unit=base.unit, rules=["a < 0.5 => b == 0"])]
+    report = PrivateSearchCV(estimator, {name: same}, **options).plan(N_PERSONS)
+    assert report.unit == base.unit

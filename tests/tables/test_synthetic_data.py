@@ -158,3 +158,35 @@ def test_one_label_in_all_rows_is_said_and_paid_for(loans):
     assert model.privacy_.epsilon == 50.0
     with pytest.raises(NotFittedError):
         model.predict(loans.X)
+
+
+def test_the_declarations_of_the_table_are_those_of_the_schema(tmp_path):
+    columns = {
+        "age": Numeric(0, 9, integer=True),
+        "ward": Categorical(["Nord", "Süd"]),
+        "ill": Categorical(["no", "yes"]),
+    }
+    rows = pd.DataFrame({"age": np.arange(300) % 10, "ward": ["Nord", "Süd", "Nord"] * 100})
+    rows["ill"] = np.where(rows["age"] > 4, "yes", "no")
+    form = {"delimiter": ";", "encoding": "cp1252"}
+    rows.assign(who=np.arange(300) // 2).to_csv(
+        tmp_path / "rows.csv", index=False, sep=";", encoding="cp1252"
+    )
+    rows.to_csv(tmp_path / "public.csv", index=False, sep=";", encoding="cp1252")
+    public = str(tmp_path / "public.csv")
+    rules = ["age < 2 => ill == 'no'"]
+    schema = Schema(columns, unit="who", rules=rules, public=public, **form)
+    sampler = TableSampler(9.0, schema=schema, target="ill", population_size=200, max_iter=2)
+    learner = SyntheticDataClassifier(sampler, n_samples=100, n_draws=1)
+    fitted = learner.fit(tmp_path / "rows.csv")
+    assert fitted.privacy_.unit == "who"
+    assert fitted.privacy_.public_tables.keys() == {"public"}
+    assert fitted.sampler_.schema == schema
+    drawn = fitted.sampler_.sample(300)
+    assert not ((drawn["age"] < 2) & (drawn["ill"] == "yes")).any()
+    # Rules of columns that X lacks are no rules of its rows; constraints replace them.
+    fewer = rows.assign(who=np.arange(300) // 2).drop(columns="age")
+    with pytest.raises(ValueError, match="age"):
+        learner.fit(fewer)
+    sampler.set_params(constraints=[])
+    assert [*learner.fit(fewer).sampler_.schema] == ["ward", "ill"]
