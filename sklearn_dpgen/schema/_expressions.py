@@ -11,7 +11,7 @@ import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
 from sklearn_dpgen.schema._column import Column
-from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._dates import Datetime, iso_stamp
 from sklearn_dpgen.schema._labels import Ordinal
 from sklearn_dpgen.schema._rules import Implication, Inequality, Rule, Sum
 
@@ -29,6 +29,8 @@ _FORMS = (
     "comparisons of a column with a value (==, !=, <, <=, >, >=, in, not in), joined by 'and', or "
     "by 'or' where they are of one column"
 )
+
+_NO_DATE = ("has a date in another form", "dates are in ISO 8601: write '2019-02-01', in quotes")
 
 
 def read_where(text: str, schema: "Schema | RelationalSchema", what: str = "--where") -> dict:
@@ -343,9 +345,9 @@ class _Reader:
         self._quoted[name] = match[1]
         return name
 
-    def fault(self, what):
-        """Return the error that says what is wrong."""
-        return PublicValueError(f"{self.what} {self.text!r} {what}: it must be {_FORMS}.")
+    def fault(self, what, advice=f"it must be {_FORMS}"):
+        """Return the error that says what is wrong, and what to write."""
+        return PublicValueError(f"{self.what} {self.text!r} {what}: {advice}.")
 
     def named(self, name):
         """Return a name as it is written in backticks."""
@@ -484,12 +486,10 @@ class _Reader:
                 raise self.fault("has a sign before what is no number")
             return -value
         if _is_date(declared) and value is not None:
-            try:
-                value = pd.Timestamp(value if isinstance(value, str) else "")
-            except ValueError:
-                value = pd.NaT
-            if value is pd.NaT:
-                raise self.fault("needs a date in quotes, such as '2020-01-31'")
+            stamp = iso_stamp(value) if isinstance(value, str) else None
+            if stamp is None:
+                raise self.fault(*_NO_DATE)
+            value = stamp
         return value
 
     def sum_of(self, node):

@@ -14,6 +14,7 @@ from sklearn_dpgen.schema import (
     Sum,
 )
 from sklearn_dpgen.schema._expressions import Scope, read_rule, read_where
+from sklearn_dpgen.tables._table_rules import TableRules
 
 SCHEMA = Schema(
     {
@@ -99,6 +100,37 @@ def test_a_condition_is_what_it_says(text, expected):
 def test_what_is_no_condition_is_refused(text):
     with pytest.raises(ValueError, match="--where"):
         read_where(text, SCHEMA)
+
+
+DATES = ["01/02/2020", "13/02/2020", "2020", "2020-02", "Feb 2020", "Feb 1, 2020", "01.02.2020"]
+
+
+@pytest.mark.parametrize("date", DATES)
+def test_a_date_that_is_not_in_iso_8601_is_refused(date):
+    text = f"admitted > '{date}'"
+    with pytest.raises(ValueError, match="ISO 8601: write '2019-02-01'"):
+        read_where(text, SCHEMA)
+    with pytest.raises(ValueError, match="ISO 8601: write '2019-02-01'"):
+        read_rule(f"{text} => ward == 'A'", Scope(SCHEMA))
+    entry = {"type": "implication", "then": {"ward": "A"}}
+    for given in ({"admitted": date}, {"admitted": {"low": date, "high": "2020-12-01"}}):
+        with pytest.raises(ValueError, match="admitted"):
+            TableRules(Schema(dict(SCHEMA), rules=[entry | {"given": given}]).rules, SCHEMA)
+    with pytest.raises(ValueError, match="'admitted'"):
+        TableRules([Implication({"admitted": date}, {"ward": "A"})], SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "date", ["2020-02-01", "20200201", "2020-02-01T00:00:00", "2020-02-01 01:00+01:00"]
+)
+def test_a_date_in_iso_8601_is_read_as_that_of_a_bound(date):
+    (interval,) = read_where(f"admitted > '{date}'", SCHEMA)["admitted"]
+    assert interval.left == pd.Timestamp("2020-02-01") == pd.Timestamp(Datetime(date, LAST).low)
+    given = {"admitted": {"low": date, "high": "2020-12-01"}}
+    entry = {"type": "implication", "given": given, "then": {"ward": "A"}}
+    (rule,) = Schema(dict(SCHEMA), rules=[entry]).rules
+    assert rule.given["admitted"].left == pd.Timestamp("2020-02-01")
+    TableRules([rule, Implication({"admitted": date}, {"ward": "A"})], SCHEMA)
 
 
 def test_an_unknown_column_is_named():
