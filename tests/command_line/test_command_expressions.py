@@ -1,5 +1,8 @@
 """Conditions and rules as texts: what they mean, and that nothing else is read."""
 
+import datetime
+
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +16,7 @@ from sklearn_dpgen.schema import (
     Schema,
     Sum,
 )
-from sklearn_dpgen.schema._expressions import Scope, read_rule, read_where
+from sklearn_dpgen.schema._expressions import Scope, read_rule, read_where, shown_rule
 from sklearn_dpgen.tables._table_rules import TableRules
 
 SCHEMA = Schema(
@@ -169,6 +172,30 @@ def test_what_is_no_rule_is_refused(text):
         read_rule(text, Scope(SCHEMA), "--rule")
 
 
+DATE = pd.Timestamp("2020-06-01")
+UP = pd.Interval(65, float("inf"), closed="left")
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (
+            Implication({"admitted": [pd.Interval(DATE, LAST, closed="right")]}, {"ward": ["A"]}),
+            "admitted > '2020-06-01' => ward == 'A'",
+        ),
+        (Implication({"age": np.int64(3)}, {"ward": {"A"}}), "age == 3 => ward == 'A'"),
+        (Implication({"age": UP}, {"ward": (None, "B")}), "age >= 65 => ward in [None, 'B']"),
+        (Implication({"a": np.float64(0.5)}, {"b": float("nan")}), "a == 0.5 => b == None"),
+        (
+            Implication({"admitted": datetime.date(2020, 6, 1)}, {"length of stay": 1}),
+            "admitted == '2020-06-01' => `length of stay` == 1",
+        ),
+    ],
+)
+def test_a_rule_is_shown_as_its_text(rule, text):
+    assert shown_rule(rule, Scope(SCHEMA)) == text
+
+
 STAYS = """\
 admitted: {type: numeric, low: 0, high: 30, integer: true}
 left: {type: numeric, low: 0, high: 60, integer: true}
@@ -190,8 +217,10 @@ FIT = ("synthesize", "stays.csv", "--schema", "stays.yaml", "--epsilon", "1")
 
 
 def test_rows_fulfil_rules_and_conditions(run, stays):
-    done = run(*FIT, "--out", "out", "--rule", "admitted <= left", "--json")
+    other = ("--rule", "admitted > 3 => left > 3")
+    done = run(*FIT, "--out", "out", "--rule", "admitted <= left", *other, "--json")
     assert done.code == 0, done.err
+    assert any("; admitted > 3 => left > 3" in line for line in done.json["verdict"]["fit"])
     rows = pd.read_csv("out/synthetic.csv")
     assert (rows["admitted"] <= rows["left"]).all()
     assert any("admitted ≤ left" in line for line in done.json["verdict"]["fit"])
