@@ -37,6 +37,7 @@ from sklearn_dpgen.schema import (
     OpenCategorical,
     Schema,
 )
+from sklearn_dpgen.schema._expressions import Scope, shown_rule
 from sklearn_dpgen.tables._table_rules import TableRules
 from sklearn_dpgen.utils._html import clean
 
@@ -340,7 +341,7 @@ def broken_shares(frames, constraints, schema):
     for rule in constraints:
         rules = TableRules([rule], schema)
         shares = {name: float(_broken(rules, frame).mean()) for name, frame in frames.items()}
-        measures.append({"rule": rule_words(rule)} | shares)
+        measures.append({"rule": rule_words(rule, Scope(schema))} | shares)
     return measures
 
 
@@ -360,16 +361,12 @@ def _are_equal(first, second):
     return equal | (first.isna() & second.isna()).to_numpy(dtype=bool)
 
 
-def rule_words(rule):
-    """Return a rule in words."""
+def rule_words(rule, scope):
+    """Return a rule in words; the scope knows its columns."""
     if isinstance(rule, Inequality):
         return clean(f"{rule.low} {'<' if rule.strict else '≤'} {rule.high}")
     if isinstance(rule, Implication):
-        sides = (
-            " and ".join(f"{name} = {value!r}" for name, value in side.items())
-            for side in (rule.given, rule.then)
-        )
-        return clean(" ⇒ ".join(sides))
+        return clean(shown_rule(rule, scope))
     if isinstance(rule, FunctionalDependency):
         return clean(f"{rule.column} is looked up by {', '.join(rule.given)}")
     return clean(f"{rule.total} = {' + '.join(rule.parts)}")

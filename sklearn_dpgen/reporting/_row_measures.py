@@ -22,6 +22,7 @@ from sklearn_dpgen.reporting._measures import broken_shares, rule_words
 from sklearn_dpgen.reporting._released import compare_counts, synthetic_correlations
 from sklearn_dpgen.reporting._verdict import predictability
 from sklearn_dpgen.schema import Datetime, Numeric, RelationalSchema, Schema, Table
+from sklearn_dpgen.schema._expressions import Scope
 from sklearn_dpgen.tables._person_rows import stages_of
 from sklearn_dpgen.tables._table_rules import columns_of
 
@@ -337,8 +338,9 @@ def _released_table(view, relational, frames, name, random_state):
         measures |= _targets(view, relational, frame, name, random_state)
     rules = _rules_of(view, relational, name)
     if rules and len(frame):
+        scope = Scope(relational, name)
         measures["rules"] = [
-            {"rule": rule_words(rule), "synthetic": _broken(rule, relational, frame, name)}
+            {"rule": rule_words(rule, scope), "synthetic": _broken(rule, relational, frame, name)}
             for rule in rules
         ]
     if len(part) > 1 and len(frames[name]):

@@ -363,6 +363,17 @@ def _as_datetime(value, field):
     return stamp.tz_convert("UTC").tz_localize(None).to_pydatetime(), str(stamp.tz)
 
 
+def iso_stamp(value):
+    """Return a declared date as a timestamp in UTC without a zone, as of a bound; None if none.
+
+    Texts are in ISO 8601: other parsers take 01/02/2019 for January in silence.
+    """
+    try:
+        return pd.Timestamp(_as_datetime(value, "low")[0])
+    except PublicValueError:
+        return None
+
+
 def _directives(format):
     return {*re.findall("%(.?)", format, re.DOTALL)}
 

@@ -1,24 +1,28 @@
 """Conditions and rules as texts, such as "age >= 65 and ward == 'B'", which are never evaluated."""
 
 import ast
+import datetime
 import keyword
+import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_list_like
 
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
 from sklearn_dpgen.schema._column import Column
-from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._dates import Datetime, iso_stamp
 from sklearn_dpgen.schema._labels import Ordinal
 from sklearn_dpgen.schema._rules import Implication, Inequality, Rule, Sum
 
 if TYPE_CHECKING:
     from sklearn_dpgen.schema import RelationalSchema, Schema
 
-__all__ = ["Scope", "read_named_rule", "read_rule", "read_where", "rule_text"]
+__all__ = ["Scope", "read_named_rule", "read_rule", "read_where", "rule_text", "shown_rule"]
 
 _MOST_CHARACTERS = 10_000
 # A text in quotes, which stays as it is, or the name of a column in backticks.
@@ -29,6 +33,8 @@ _FORMS = (
     "comparisons of a column with a value (==, !=, <, <=, >, >=, in, not in), joined by 'and', or "
     "by 'or' where they are of one column"
 )
+
+_NO_DATE = ("has a date in another form", "dates are in ISO 8601: write '2019-02-01', in quotes")
 
 
 def read_where(text: str, schema: "Schema | RelationalSchema", what: str = "--where") -> dict:
@@ -165,6 +171,30 @@ def rule_text(rule: Rule, scope: "Scope") -> str | None:
     return text
 
 
+def shown_rule(rule: Implication, scope: "Scope") -> str:
+    """Return the text of an implication for readers, whatever its values are."""
+    sides = [
+        {name: [_plain(value) for value in (values if is_list_like(values) else [values])]
+         for name, values in side.items()}
+        for side in (rule.given, rule.then)
+    ]  # fmt: skip
+    with suppress(PublicError, TypeError, KeyError):
+        return _text_of(Implication(*sides), scope)
+    return " => ".join(
+        " and ".join(f"{name} in [{', '.join(map(str, own))}]" for name, own in side.items())
+        for side in sides
+    )
+
+
+def _plain(value):
+    """Return a value of NumPy as one of Python, and a date as a timestamp."""
+    if isinstance(value, datetime.date | np.datetime64):
+        return pd.Timestamp(value)
+    if value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
+        return None
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _text_of(rule, scope):
     if isinstance(rule, Inequality):
         return (
@@ -206,10 +236,11 @@ def _interval(written, interval, declared):
     marks = [
         "<=" if is_closed else "<" for is_closed in (interval.closed_left, interval.closed_right)
     ]
-    left, right = (_constant(end) for end in (interval.left, interval.right))
-    if interval.left == low and interval.closed_left:
+    left, right = (_constant(_plain(end)) for end in (interval.left, interval.right))
+    has_right = interval.right == math.inf or (interval.right == high and interval.closed_right)
+    if interval.left == -math.inf or (interval.left == low and interval.closed_left):
         return f"{written} {marks[1]} {right}"
-    if interval.right == high and interval.closed_right:
+    if has_right:
         return f"{written} {'>=' if interval.closed_left else '>'} {left}"
     return f"{left} {marks[0]} {written} {marks[1]} {right}"
 
@@ -343,9 +374,9 @@ class _Reader:
         self._quoted[name] = match[1]
         return name
 
-    def fault(self, what):
-        """Return the error that says what is wrong."""
-        return PublicValueError(f"{self.what} {self.text!r} {what}: it must be {_FORMS}.")
+    def fault(self, what, advice=f"it must be {_FORMS}"):
+        """Return the error that says what is wrong, and what to write."""
+        return PublicValueError(f"{self.what} {self.text!r} {what}: {advice}.")
 
     def named(self, name):
         """Return a name as it is written in backticks."""
@@ -484,12 +515,10 @@ class _Reader:
                 raise self.fault("has a sign before what is no number")
             return -value
         if _is_date(declared) and value is not None:
-            try:
-                value = pd.Timestamp(value if isinstance(value, str) else "")
-            except ValueError:
-                value = pd.NaT
-            if value is pd.NaT:
-                raise self.fault("needs a date in quotes, such as '2020-01-31'")
+            stamp = iso_stamp(value) if isinstance(value, str) else None
+            if stamp is None:
+                raise self.fault(*_NO_DATE)
+            value = stamp
         return value
 
     def sum_of(self, node):

@@ -8,7 +8,7 @@ import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.schema._column import given_as
-from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._dates import Datetime, iso_stamp
 from sklearn_dpgen.schema._expressions import Scope, read_rule, rule_text
 from sklearn_dpgen.schema._rules import (
     FunctionalDependency,
@@ -121,9 +121,9 @@ def _read_values(values, name, scope):
             f"the interval of {name!r} must have low and high, and closed if it is not both."
         )
     low, high = values["low"], values["high"]
-    fault = f"the interval of {name!r} must be of numbers, or dates such as 2020-01-31."
+    fault = f"the interval of {name!r} must be of numbers, or dates in ISO 8601 such as 2020-01-31."
     try:
-        low, high = (pd.Timestamp(end) if is_date else end for end in (low, high))
+        low, high = (iso_stamp(end) if is_date else end for end in (low, high))
         return pd.Interval(low, high, closed=values.get("closed", "both"))
     except (ValueError, TypeError):
         pass

@@ -1,5 +1,8 @@
 """Conditions and rules as texts: what they mean, and that nothing else is read."""
 
+import datetime
+
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +16,8 @@ from sklearn_dpgen.schema import (
     Schema,
     Sum,
 )
-from sklearn_dpgen.schema._expressions import Scope, read_rule, read_where
+from sklearn_dpgen.schema._expressions import Scope, read_rule, read_where, shown_rule
+from sklearn_dpgen.tables._table_rules import TableRules
 
 SCHEMA = Schema(
     {
@@ -101,6 +105,37 @@ def test_what_is_no_condition_is_refused(text):
         read_where(text, SCHEMA)
 
 
+DATES = ["01/02/2020", "13/02/2020", "2020", "2020-02", "Feb 2020", "Feb 1, 2020", "01.02.2020"]
+
+
+@pytest.mark.parametrize("date", DATES)
+def test_a_date_that_is_not_in_iso_8601_is_refused(date):
+    text = f"admitted > '{date}'"
+    with pytest.raises(ValueError, match="ISO 8601: write '2019-02-01'"):
+        read_where(text, SCHEMA)
+    with pytest.raises(ValueError, match="ISO 8601: write '2019-02-01'"):
+        read_rule(f"{text} => ward == 'A'", Scope(SCHEMA))
+    entry = {"type": "implication", "then": {"ward": "A"}}
+    for given in ({"admitted": date}, {"admitted": {"low": date, "high": "2020-12-01"}}):
+        with pytest.raises(ValueError, match="admitted"):
+            TableRules(Schema(dict(SCHEMA), rules=[entry | {"given": given}]).rules, SCHEMA)
+    with pytest.raises(ValueError, match="'admitted'"):
+        TableRules([Implication({"admitted": date}, {"ward": "A"})], SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "date", ["2020-02-01", "20200201", "2020-02-01T00:00:00", "2020-02-01 01:00+01:00"]
+)
+def test_a_date_in_iso_8601_is_read_as_that_of_a_bound(date):
+    (interval,) = read_where(f"admitted > '{date}'", SCHEMA)["admitted"]
+    assert interval.left == pd.Timestamp("2020-02-01") == pd.Timestamp(Datetime(date, LAST).low)
+    given = {"admitted": {"low": date, "high": "2020-12-01"}}
+    entry = {"type": "implication", "given": given, "then": {"ward": "A"}}
+    (rule,) = Schema(dict(SCHEMA), rules=[entry]).rules
+    assert rule.given["admitted"].left == pd.Timestamp("2020-02-01")
+    TableRules([rule, Implication({"admitted": date}, {"ward": "A"})], SCHEMA)
+
+
 def test_an_unknown_column_is_named():
     with pytest.raises(ValueError, match="'wards' is no column of the schema"):
         read_where("wards == 'A'", SCHEMA)
@@ -137,6 +172,30 @@ def test_what_is_no_rule_is_refused(text):
         read_rule(text, Scope(SCHEMA), "--rule")
 
 
+DATE = pd.Timestamp("2020-06-01")
+UP = pd.Interval(65, float("inf"), closed="left")
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (
+            Implication({"admitted": [pd.Interval(DATE, LAST, closed="right")]}, {"ward": ["A"]}),
+            "admitted > '2020-06-01' => ward == 'A'",
+        ),
+        (Implication({"age": np.int64(3)}, {"ward": {"A"}}), "age == 3 => ward == 'A'"),
+        (Implication({"age": UP}, {"ward": (None, "B")}), "age >= 65 => ward in [None, 'B']"),
+        (Implication({"a": np.float64(0.5)}, {"b": float("nan")}), "a == 0.5 => b == None"),
+        (
+            Implication({"admitted": datetime.date(2020, 6, 1)}, {"length of stay": 1}),
+            "admitted == '2020-06-01' => `length of stay` == 1",
+        ),
+    ],
+)
+def test_a_rule_is_shown_as_its_text(rule, text):
+    assert shown_rule(rule, Scope(SCHEMA)) == text
+
+
 STAYS = """\
 admitted: {type: numeric, low: 0, high: 30, integer: true}
 left: {type: numeric, low: 0, high: 60, integer: true}
@@ -158,8 +217,10 @@ FIT = ("synthesize", "stays.csv", "--schema", "stays.yaml", "--epsilon", "1")
 
 
 def test_rows_fulfil_rules_and_conditions(run, stays):
-    done = run(*FIT, "--out", "out", "--rule", "admitted <= left", "--json")
+    other = ("--rule", "admitted > 3 => left > 3")
+    done = run(*FIT, "--out", "out", "--rule", "admitted <= left", *other, "--json")
     assert done.code == 0, done.err
+    assert any("; admitted > 3 => left > 3" in line for line in done.json["verdict"]["fit"])
     rows = pd.read_csv("out/synthetic.csv")
     assert (rows["admitted"] <= rows["left"]).all()
     assert any("admitted ≤ left" in line for line in done.json["verdict"]["fit"])
