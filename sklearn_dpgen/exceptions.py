@@ -4,6 +4,7 @@ __all__ = [
     "BudgetExceededError",
     "InvalidFileError",
     "LargeDeltaWarning",
+    "LedgerUnitWarning",
     "MaxRowsWarning",
     "NoisyCountsWarning",
     "NoisyGradientsWarning",
@@ -65,6 +66,10 @@ class InvalidFileError(PublicValueError):
 
 class LargeDeltaWarning(UserWarning):
     """Delta is so large that publishing one random record would satisfy it."""
+
+
+class LedgerUnitWarning(UserWarning):
+    """A fit protects persons, and its ledger has no unit, so that its total may protect none."""
 
 
 class MaxRowsWarning(UserWarning):

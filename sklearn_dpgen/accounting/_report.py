@@ -80,7 +80,10 @@ class PrivacyReport(Guarantee):
         For a fit that charged a ledger: the name of its ``"dataset"``, the number of the
         ``"charge"``, and the ``"epsilon"`` of all charges together at the ``"delta"`` of the cap,
         at the time of the charge. If public tables are recorded there as releases, the numbers of
-        their charges by name, ``"public_tables"``. Empty in a plan; ignored by equality of reports.
+        their charges by name, ``"public_tables"``. If charges so far have other units than this
+        one, ``"other_units"``: a list of dict with a ``"unit"``, None for single rows, and its
+        ``"charges"``; all charges together then protect no unit as a whole. Empty in a plan;
+        ignored by equality of reports.
     """
 
     noise_scale: float | dict[str, float] | None = None
@@ -234,11 +237,21 @@ def _checked_tables(tables):
     return dict(tables)
 
 
+def _checked_charges(other):
+    """Return a checked entry of the charges of another unit."""
+    if not isinstance(other, dict) or set(other) != {"unit", "charges"} or not other["charges"]:
+        raise PublicValueError("other_units of ledger must have a unit and its charges each.")
+    if not isinstance(other["unit"], str | None):
+        raise PublicTypeError("unit of other_units of ledger must be a str or None.")
+    numbers = [check_count(number, "charge of another unit") for number in other["charges"]]
+    return {"unit": other["unit"], "charges": numbers}
+
+
 def _checked_ledger(ledger, public_tables):
     """Return a checked ledger entry of a report: empty, or with its keys."""
     if not ledger:
         return {}
-    if set(ledger) - {"public_tables"} != {"dataset", "charge", "epsilon", "delta"}:
+    if set(ledger) - {"public_tables", "other_units"} != {"dataset", "charge", "epsilon", "delta"}:
         raise PublicValueError(
             f"ledger must have a dataset, charge, epsilon and delta, got {[*ledger]}."
         )
@@ -258,6 +271,8 @@ def _checked_ledger(ledger, public_tables):
         checked["public_tables"] = {
             name: check_count(number, "charge of a release") for name, number in releases.items()
         }
+    if others := ledger.get("other_units"):
+        checked["other_units"] = [_checked_charges(other) for other in others]
     return checked
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "events_text",
     "identification_rows",
     "ledger_text",
+    "mixed_units_texts",
     "number_words",
     "protected_text",
     "public_tables_text",
@@ -402,12 +403,71 @@ def public_tables_text(report) -> str:
     )
 
 
-def ledger_text(ledger: dict) -> str:
-    """Return the text of a report on the ledger that was charged."""
+def ledger_text(report) -> str:
+    """Return the text of a PrivacyReport on the ledger that was charged."""
+    ledger = report.ledger
+    holds, exceptions = mixed_units_texts(_charges_by_unit(report), report.neighbours)
     return (
         f"charge {ledger['charge']} of {ledger['dataset']!r}; all its charges together: "
         f"epsilon {float(ledger['epsilon']):.4g} at delta {ledger['delta']:.3g}"
+        + f", for {holds}" * bool(holds)
+        + "".join(f"; {text}" for text in exceptions)
     )
+
+
+def _charges_by_unit(report):
+    """Return the numbers of the charges of the ledger by unit, where there are several units."""
+    others = {other["unit"]: other["charges"] for other in report.ledger.get("other_units", ())}
+    if not others:
+        return {}
+    named = {number for numbers in others.values() for number in numbers}
+    own = [n for n in range(1, report.ledger["charge"] + 1) if n not in named]
+    return others | {report.unit: own}
+
+
+def mixed_units_texts(charges: dict[str | None, list[int]], neighbours) -> tuple[str, list[str]]:
+    """Return what the total of charges of several units holds for.
+
+    Parameters
+    ----------
+    charges : dict of str or None to list of int
+        The numbers of the charges by unit; None for single rows.
+    neighbours : Neighbours
+
+    Returns
+    -------
+    holds : str
+        What the total protects; empty if there is one unit.
+    exceptions : list of str
+        The charges that protect no person as a whole, or persons of one of several columns.
+    """
+    if len(charges) < 2:
+        return "", []
+    units = [unit for unit in charges if unit is not None]
+    columns = " and ".join(map(repr, units))
+    holds = f"one row, replaced by another with the same value of {columns}"
+    if neighbours is Neighbours.ADD_OR_REMOVE:
+        holds = f"one row, the only one with its value of {columns}"
+    exceptions = []
+    for unit, numbers in charges.items():
+        if unit is None:
+            one = len(numbers) == 1
+            exceptions.append(f"{_charges_words(numbers)} protect{'s' * one} no person as a whole")
+        elif len(units) > 1:
+            exceptions.append(f"{_charges_words(numbers)}: persons by {unit!r} alone")
+    return holds, exceptions
+
+
+def _charges_words(numbers):
+    """Return numbers of charges in words, consecutive ones as a range."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return f"charge{'s' * (len(numbers) > 1)} {', '.join(words)}"
 
 
 def spending_rows(report, *, seed: int | None = None) -> list[tuple[str, str]]:
@@ -434,9 +494,13 @@ def spending_rows(report, *, seed: int | None = None) -> list[tuple[str, str]]:
     if report.ledger:
         charge, delta = report.ledger["charge"], report.ledger["delta"]
         charges = "the only charge" if charge == 1 else f"charges 1 to {charge} together"
+        holds, exceptions = mixed_units_texts(_charges_by_unit(report), report.neighbours)
         total = (
-            f"epsilon {float(report.ledger['epsilon']):.4g} at delta {delta:.3g}: {charges} of the "
-            f"ledger of {report.ledger['dataset']!r}, up to this release. Later ones add to it"
+            f"epsilon {float(report.ledger['epsilon']):.4g} at delta {delta:.3g}"
+            + f", for {holds}" * bool(holds)
+            + f": {charges} of the ledger of {report.ledger['dataset']!r}, up to this release"
+            + "".join(f"; {text}" for text in exceptions)
+            + ". Later ones add to it"
         )
     many = _units(report)["units"]
     public = public_texts(report)
@@ -721,7 +785,7 @@ def report_rows(report) -> Iterator[tuple[str, str]]:
     yield "sampler", f"{sampler_text(report)} (rate {report.sampling_rate:.6g})"
     yield "releases", str(report.n_releases)
     if report.ledger:
-        yield "ledger", ledger_text(report.ledger)
+        yield "ledger", ledger_text(report)
     yield "accountant", accountant_text(report, grid=report.discretization)
     yield "noise source", report.noise_source
     if report.rounding is not None:

@@ -134,6 +134,8 @@ def run_init(arguments, console: Console) -> int:
         filter=arguments.filter,
     )
     text = f"Created {arguments.file}: epsilon {ledger.epsilon:g} at delta {ledger.delta:g}."
+    if ledger.unit is not None:
+        text += f" Each charge protects a person: all rows with one value in {ledger.unit!r}."
     return console.result(text, _settings(ledger))
 
 
@@ -152,6 +154,7 @@ def run_show(arguments, console: Console) -> int:
             "amount": charge.amount,
             "open_delta": charge.delta,
             "share": charge.amount / report.filter.cap,
+            "unit": charge.report.unit,
         }
         for charge in report.charges
     ]

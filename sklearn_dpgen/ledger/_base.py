@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
+from sklearn_dpgen.exceptions import LedgerUnitWarning, PublicValueError, UnpaidScoreWarning
 from sklearn_dpgen.ledger._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.ledger._unit import drop_unit, split_unit
 from sklearn_dpgen.persistence._declarations import Array, Maybe, demand
@@ -351,13 +351,21 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             for name, sha256 in report.public_tables.items()
             if sha256 in released
         }
+        if report.unit is not None and ledger.unit is None:
+            _warn_of_rows(ledger, report.unit)
         number = ledger.reserve(report, what=type(self).__name__)
+        others = [
+            {"unit": unit, "charges": [n for n in numbers if n < number]}
+            for unit, numbers in ledger.charges_by_unit().items()
+            if unit != report.unit and numbers[0] < number
+        ]
         return {
             "dataset": ledger.dataset,
             "charge": number,
             "epsilon": ledger.spent(),
             "delta": ledger.delta,
             **({"public_tables": tables} if tables else {}),
+            **({"other_units": others} if others else {}),
         }
 
     def _warn_of_score(self):
@@ -486,6 +494,24 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
     def _delta(self, n_samples):
         """Return the failure probability for a number of private records."""
         return 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
+
+
+def _warn_of_rows(ledger, unit):
+    """Warn that the total of a ledger without a unit may protect no person as a whole."""
+    if None in ledger.charges_by_unit():
+        text = (
+            f"Earlier charges of the ledger of {ledger.dataset!r} protect single rows, so that its "
+            "total protects no person as a whole"
+        )
+    else:
+        text = (
+            f"The ledger of {ledger.dataset!r} has no unit, so that it also takes fits of single "
+            "rows, after which its total protects no person as a whole"
+        )
+    warn_user(
+        f"{text}: charge all fits to a ledger that was created with unit={unit!r}.",
+        LedgerUnitWarning,
+    )
 
 
 class UnpaidScoreMixin(EstimatorMixin):

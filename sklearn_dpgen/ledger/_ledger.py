@@ -24,7 +24,7 @@ from sklearn_dpgen.ledger._ledger_file import (
     last_number,
     read_releases,
 )
-from sklearn_dpgen.ledger._ledger_report import FILTERS, Charge, LedgerReport
+from sklearn_dpgen.ledger._ledger_report import FILTERS, Charge, LedgerReport, by_unit
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._validation import check_count, check_delta, check_epsilon
 
@@ -427,6 +427,17 @@ class PrivacyLedger:
         with self._file.reading() as db:
             return read_releases(db)
 
+    def charges_by_unit(self) -> dict[str | None, list[int]]:
+        """Return the numbers of all charges by the column of the persons that they protect.
+
+        Returns
+        -------
+        dict of str or None to list of int
+            None is for charges that protect single rows. With several units the total of the
+            ledger protects no person as a whole.
+        """
+        return by_unit(self._charges())
+
     def report(self) -> LedgerReport:
         """Return all charges with their totals.
 
@@ -441,6 +452,7 @@ class PrivacyLedger:
             spent=self.spent(),
             remaining=self.remaining(),
             releases=self.recorded_releases(),
+            unit=self.unit,
         )
 
     def _charges(self) -> Sequence[Charge]:

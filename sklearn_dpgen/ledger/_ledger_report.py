@@ -21,10 +21,19 @@ from sklearn_dpgen.accounting._composition import (
     dominating_renyi,
 )
 from sklearn_dpgen.accounting._profiles import PrivacyProfile
+from sklearn_dpgen.accounting._wording import mixed_units_texts
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._html import notebook, shorten
 
-__all__ = ["Charge", "FILTERS", "GaussianFilter", "LedgerReport", "PrivacyFilter", "RenyiFilter"]
+__all__ = [
+    "Charge",
+    "FILTERS",
+    "GaussianFilter",
+    "LedgerReport",
+    "PrivacyFilter",
+    "RenyiFilter",
+    "by_unit",
+]
 
 # Share of δ that is reserved for catastrophic failures, and largest share of that for one charge
 # that no finite amount dominates.
@@ -226,6 +235,8 @@ class LedgerReport:
         ε of the largest Gaussian fit that is left, at the δ of the cap.
     releases : dict of str to int
         The numbers of the charges of recorded releases, by SHA-256.
+    unit : str or None, default=None
+        Column of the persons that each charge protects; None if charges may protect single rows.
     """
 
     dataset: str
@@ -234,6 +245,7 @@ class LedgerReport:
     spent: float
     remaining: float
     releases: dict[str, int] = field(default_factory=dict)
+    unit: str | None = None
 
     @cached_property
     def composed(self) -> float:
@@ -260,7 +272,8 @@ class LedgerReport:
         Returns
         -------
         DataFrame
-            Indexed by the number of the charge; the charged amount is also a share of the cap.
+            Indexed by the number of the charge; the charged amount is also a share of the cap. The
+            unit is the column of the protected persons, and None for single rows.
         """
         rows = [
             {
@@ -279,13 +292,15 @@ class LedgerReport:
         index = pd.Index([charge.number for charge in self.charges], name="charge")
         names = ["time", "user", "what", "epsilon", "delta", "charged", "open_delta", "share"]
         frame = pd.DataFrame(rows, index=index, columns=[*names, "neighbours"])
-        return frame.assign(time=pd.to_datetime(frame["time"], utc=True))
+        # Text and None, which a column of another type would turn into NaN.
+        units = pd.Series([charge.report.unit for charge in self.charges], index, dtype=object)
+        return frame.assign(time=pd.to_datetime(frame["time"], utc=True), unit=units)
 
     def to_text(self) -> str:
         """Return the totals, and one line per charge."""
         lines = [f"{name:<42}{value}" for name, value in self._totals()]
         if self.charges:
-            shown = self.to_frame().drop(columns=["open_delta", "neighbours"])
+            shown = self._shown()
             lines += ["", shown.to_string(float_format="{:.4g}".format)]
         return "\n".join(lines)
 
@@ -300,7 +315,7 @@ class LedgerReport:
         )
 
     def _repr_html_(self) -> str:
-        shown = self.to_frame().drop(columns=["open_delta", "neighbours"]).reset_index()
+        shown = self._shown().reset_index()
         rows = [[_words(value) for value in row] for row in shown.itertuples(index=False)]
         return notebook(
             f"{self.spent:.4g} of ε = {self.filter.epsilon:g} is spent",
@@ -309,6 +324,14 @@ class LedgerReport:
             rows=list(self._totals()),
             table=(list(shown), rows) if rows else None,
         )
+
+    def _shown(self):
+        """Return the charges as they are shown, with their units only where these differ."""
+        hidden = ["open_delta", "neighbours"] + ["unit"] * (len(by_unit(self.charges)) < 2)
+        frame = self.to_frame().drop(columns=hidden)
+        if "unit" in frame:
+            frame["unit"] = ["one row" if u is None else u for u in frame["unit"].tolist()]
+        return frame
 
     def _bars(self):
         """Return a line with a bar for each of the last charges, as shares of the cap."""
@@ -331,10 +354,25 @@ class LedgerReport:
         yield "largest fit that is left", f"epsilon {self.remaining:.4g}"
         if self.pure < self.filter.epsilon:
             yield "largest pure fit that is left", f"epsilon {cap.epsilon - self.pure:.4g}"
+        if self.unit is not None:
+            yield "unit", f"a person: all rows with one value in column {self.unit!r}"
+        if self.charges:
+            guarantee = self.charges[0].report
+            holds, exceptions = mixed_units_texts(by_unit(self.charges), guarantee.neighbours)
+            if holds:
+                yield "totals hold for", "; ".join([holds, *exceptions])
         for relation in dict.fromkeys(charge.report.neighbouring for charge in self.charges):
             yield "neighbours", relation
         for sha256, number in self.releases.items():
             yield f"released file of charge {number}", f"SHA-256 {sha256}"
+
+
+def by_unit(charges: Sequence[Charge]) -> dict[str | None, list[int]]:
+    """Return the numbers of charges by the column of the persons that they protect."""
+    found: dict[str | None, list[int]] = {}
+    for charge in charges:
+        found.setdefault(charge.report.unit, []).append(charge.number)
+    return found
 
 
 def _words(value):

@@ -651,7 +651,7 @@ def _guarantee_rows(privacy, risk):
         ("accountant", accountant_text(report, grid=report.discretization)),
     ]
     if privacy["ledger"]:
-        rows.append(("ledger", ledger_text(privacy["ledger"])))
+        rows.append(("ledger", ledger_text(report)))
     return rows
 
 

@@ -151,6 +151,8 @@ def test_versions_are_filled_in():
         ({"public_tables": {"public": "0" * 64 + "\n"}}, ValueError, "public_tables"),
         ({"ledger": LEDGER | {"public_tables": {"public": 1}}}, ValueError, "public_tables"),
         ({"ledger": LEDGER | {"public_tables": [1]}}, ValueError, "public_tables"),
+        ({"ledger": LEDGER | {"other_units": [{"unit": None}]}}, ValueError, "other_units"),
+        ({"ledger": LEDGER | {"other_units": [{"unit": 1, "charges": [1]}]}}, TypeError, "unit"),
     ],
 )
 def test_bad_fields(arguments, error, name):

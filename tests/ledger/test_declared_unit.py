@@ -1,16 +1,21 @@
 """A schema that declares a unit: a fit protects persons, as with the parameter, or is refused."""
 
+import json
+
 import numpy as np
 import pytest
 from contract_cases import CASES, FRAME, IDS, N_PERSONS, SIDE, N
 from sklearn.base import clone
 
 from sklearn_dpgen import load
-from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._wording import review_rows, spending_rows
+from sklearn_dpgen.exceptions import BudgetExceededError, LedgerUnitWarning
 from sklearn_dpgen.ledger import PrivacyLedger, _base
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.predictors import BarycenterClassifier
+from sklearn_dpgen.reporting import model_card
 from sklearn_dpgen.schema import Categorical, Identifier, Numeric, Schema
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 
@@ -102,6 +107,42 @@ def test_a_ledger_of_persons_takes_fits_of_them_alone(tmp_path):
     with pytest.raises((ValueError, BudgetExceededError), match="must protect unit 'person'"):
         sampler(PLAIN, ledger=ledger).fit(FRAME)
     assert ledger.spent() == fitted.privacy_.ledger["epsilon"]
+
+
+def test_a_total_of_rows_and_persons_protects_no_person(tmp_path):
+    path = tmp_path / "a.ledger"
+    ledger = PrivacyLedger.create(path, dataset="a", epsilon=9.0, delta=1e-3)
+    rows = sampler(PLAIN, ledger=ledger).fit(FRAME)
+    assert "other_units" not in rows.privacy_.ledger
+    with pytest.warns(LedgerUnitWarning, match="Earlier charges .* unit='person'"):
+        persons = sampler(DECLARED, ledger=ledger).fit(RECORDS)
+    report = persons.privacy_
+    assert report.ledger["other_units"] == [{"unit": None, "charges": [1]}]
+    assert PrivacyReport.from_dict(json.loads(report.to_json())).ledger == report.ledger
+    answers, spending = dict(review_rows(report)), dict(spending_rows(report))
+    card = model_card(persons).to_markdown()
+    stated = dict(report.to_rows())["ledger"]
+    total = spending["spent by all releases"]
+    for text in (total, answers["budget"], stated, card, str(ledger.report())):
+        assert "one row, replaced by another with the same value of 'person'" in text
+        assert "charge 1 protects no person as a whole" in text
+    assert ledger.report().to_frame()["unit"].tolist() == [None, "person"]
+    # A later fit of rows says so too.
+    later = sampler(PLAIN, ledger=ledger).fit(FRAME).privacy_
+    assert later.ledger["other_units"] == [{"unit": "person", "charges": [2]}]
+    total = dict(spending_rows(later))["spent by all releases"]
+    assert "charges 1, 3 protect no person as a whole" in total
+
+
+def test_a_total_of_persons_alone_has_no_exception(tmp_path):
+    path = tmp_path / "a.ledger"
+    PrivacyLedger.create(path, dataset="a", epsilon=9.0, delta=1e-3)
+    for _ in range(2):
+        with pytest.warns(LedgerUnitWarning, match="has no unit"):
+            fitted = sampler(DECLARED, ledger=path).fit(RECORDS)
+    assert "other_units" not in fitted.privacy_.ledger
+    assert "one row" not in str(PrivacyLedger(path).report())
+    assert "one row" not in dict(spending_rows(fitted.privacy_))["spent by all releases"]
 
 
 def test_a_parameter_replaces_the_declaration():
