@@ -55,7 +55,8 @@ def describe(error: BaseException) -> str:
 
 def without_credentials(text: str) -> str:
     """Return a text whose URLs have no user, password or parameters."""
-    scheme = r"\b[A-Za-z][A-Za-z0-9+.-]*://"
+    # One slash is left of two in a path; one letter and a slash are a drive of Windows.
+    scheme = r"\b[A-Za-z](?:[A-Za-z0-9+.-]+:|:/)/+"
     text = re.sub(rf"({scheme})[^\s\"]*@", r"\1***@", text)
     return re.sub(rf"({scheme}[^\s\"?]*\?)[^\s\"]*", r"\1***", text)
 

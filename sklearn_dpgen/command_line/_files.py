@@ -5,7 +5,6 @@ import glob
 import gzip
 import json
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sklearn_dpgen.command_line._console import CommandError, describe
+from sklearn_dpgen.utils._urls import is_url
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +100,7 @@ def output_ending(path: str) -> str:
 
     That of a folder, and of a table of a database, is that of Parquet.
     """
-    if os.path.isdir(path) or _is_url(path):
+    if os.path.isdir(path) or is_url(path):
         return ".parquet"
     endings = [end for ending, end in _TABLE_ENDINGS.items() if path.lower().endswith(ending)]
     if not endings:
@@ -122,7 +122,7 @@ def files_of(paths: Sequence[str]) -> tuple[str, ...]:
         output_ending(path)
     files: list[str] = []
     for path in paths:
-        if _is_url(path):
+        if is_url(path):
             files.append(path)
             continue
         matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
@@ -137,7 +137,7 @@ def public_files(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     named: dict[str, list[str]] = {}
     for text in paths:
         name, sign, path = text.partition("=")
-        if _is_url(text) or _is_url(path):
+        if is_url(text) or is_url(path):
             raise CommandError("--public must be a file: export the table of the database.")
         if not sign or os.path.exists(text):
             name, path = "", text
@@ -442,12 +442,8 @@ def check_writable(ending: str, n_rows: int | None = None) -> None:
         raise CommandError(f"A file of Excel must have fewer than {MOST_ROWS} rows, got {n_rows}.")
 
 
-def _is_url(path):
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) is not None
-
-
 def _refuse_url(path):
-    if _is_url(path):
+    if is_url(path):
         raise CommandError("--out must be in the file system, not a URL.")
 
 
@@ -455,7 +451,7 @@ def real_paths(paths: Iterable[str]) -> set[str]:
     """Return the real paths of input files, of which a database has one or none."""
     found: set[str] = set()
     for path in paths:
-        if _is_url(path):
+        if is_url(path):
             from sklearn_dpgen.preprocessing._databases import database_file
 
             path = database_file(path)

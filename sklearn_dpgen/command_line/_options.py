@@ -124,7 +124,7 @@ def by_name(tables: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _named_file(text):
     name, _, path = text.partition("=")
-    if "://" in name:
+    if ":/" in name:
         # Not shown, as it may hold a password.
         raise argparse.ArgumentTypeError("must be NAME=FILE, also for a URL")
     if not name or not path:

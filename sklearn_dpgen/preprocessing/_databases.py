@@ -17,19 +17,14 @@ from sklearn_dpgen.exceptions import (
     PublicValueError,
 )
 
-__all__ = ["DatabaseTable", "database_file", "is_url"]
+__all__ = ["DatabaseTable", "database_file"]
 
 _BLOCK = 1 << 16
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FILES = ("sqlite", "duckdb")
+# A user and a password up to the last @, if any; a host, or an address in brackets; and a port.
+_SERVER = r"([^?]*@)?(\[[^]?@]*\]|[^/:?@]*)(:[0-9]+)?(/[^?@]*)?"
 # Errors whose messages are public, or are no fault of a database.
 _PASSED_ON = (PublicError, MemoryError)
-
-
-def is_url(path: object) -> bool:
-    """Return whether a text is a URL, which names a table of a database."""
-    text = os.fspath(path) if isinstance(path, os.PathLike) else path
-    return isinstance(text, str) and bool(_URL.match(text))
 
 
 def database_file(url: str) -> str | None:
@@ -46,7 +41,7 @@ class DatabaseTable:
     url : str
         ``sqlite:///FILE::TABLE`` or ``duckdb:///FILE::TABLE``, where three slashes precede a
         relative path and four an absolute one; or another URL of SQLAlchemy, followed by
-        ``::TABLE`` or ``::SCHEMA.TABLE``.
+        ``::TABLE`` or ``::SCHEMA.TABLE``. It has no parameters after a question mark.
 
     Attributes
     ----------
@@ -216,16 +211,16 @@ def _quoted(name):
 
 def _parts(url):
     """Return the kind of a database, its path if it is a file, and the name of a table."""
-    location, mark, table = url.rpartition("::")
-    scheme, _, path = location.partition("://")
-    scheme = scheme.lower()
-    kind = scheme.partition("+")[0]
-    # Without a table, what follows the mark may be the end of a password.
-    is_named = mark and re.fullmatch(r"[^@/:?]+", table)
-    if not is_named or (kind in _FILES and not re.fullmatch(r"/[^?]+", path)):
+    location, _, table = url.rpartition("::")
+    scheme, slashes, path = location.partition("://")
+    kind = scheme.lower().partition("+")[0]
+    # Without a table, what follows the mark may be the end of a password: after a user, or after a
+    # parameter.
+    is_place = slashes and re.fullmatch(r"/[^?]+" if kind in _FILES else _SERVER, path)
+    if not is_place or not re.fullmatch(r"[^@/:?]+", table):
         raise PublicValueError(
-            "The URL of a table must be DATABASE::TABLE, such as sqlite:///patients.db::visits; "
-            "one of SQLite or DuckDB has no parameters."
+            "The URL of a table must be DATABASE::TABLE, such as sqlite:///patients.db::visits, "
+            "without parameters after a question mark."
         )
     # Three slashes precede a relative path, and four an absolute one.
     return (kind, path[1:], table) if kind in _FILES else (kind, None, table)

@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicImportError, PublicValueError
-from sklearn_dpgen.preprocessing._databases import DatabaseTable, is_url
+from sklearn_dpgen.preprocessing._databases import DatabaseTable
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import MadeUpColumn
 from sklearn_dpgen.schema._csv import DELIMITERS, CsvFile, CsvFormat
 from sklearn_dpgen.schema._texts import near_names
+from sklearn_dpgen.utils._urls import is_url
 from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = [

@@ -27,7 +27,6 @@ from sklearn_dpgen.exceptions import (
     PublicValueError,
     UnusedPublicTableWarning,
 )
-from sklearn_dpgen.preprocessing._databases import is_url
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import read_blocks, to_pandas
 from sklearn_dpgen.preprocessing._sources import Source, is_paths, open_named
@@ -36,6 +35,7 @@ from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import IntervalColumn, MadeUpColumn
 from sklearn_dpgen.schema._csv import in_format
+from sklearn_dpgen.utils._urls import is_url
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     check_array,

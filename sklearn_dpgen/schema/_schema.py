@@ -28,6 +28,7 @@ from sklearn_dpgen.schema._shown import column_rows, schema_text
 from sklearn_dpgen.schema._texts import dump_yaml, near_names, offered, read_json, read_yaml
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._html import notebook
+from sklearn_dpgen.utils._urls import is_url
 
 if TYPE_CHECKING:
     from sklearn_dpgen.schema._drafts import RelationalDraft
@@ -490,6 +491,9 @@ def is_long(declaration: Any) -> bool:
 
 
 def _checked_paths(paths):
+    if any(map(is_url, paths if isinstance(paths, list | tuple) else [paths])):
+        # Not shown, as it may hold a password.
+        raise PublicValueError("public must be a file, not a URL: export the table of a database.")
     paths = (paths,) if isinstance(paths, str) else paths
     if not isinstance(paths, Sequence) or not all(isinstance(p, str) and p for p in paths):
         raise PublicTypeError(

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -218,6 +219,16 @@ USES = {
     "named": ("check", "codes.yaml", "--table", f"visits={URL}"),
     "not named": ("check", "codes.yaml", "--table", f"postgresql://u:{SECRET}@h/db?mode=x::y"),
     "parameter": ("check", "codes.yaml", "--table", f"postgresql://h/db?password={SECRET}::y"),
+    "tail": ("check", "codes.yaml", f"postgresql://h/db?user=u&password=abc::{SECRET}"),
+    "one slash": ("check", "codes.yaml", URL.replace("//", "/")),
+    "one slash, named": ("check", "codes.yaml", "--table", f"visits={URL}".replace("//", "/")),
+    "one slash, not named": ("check", "codes.yaml", "--table", f"p:/u:{SECRET}@h/db?mode=x::y"),
+    "one slash, out": ("synthesize", "codes.tsv", *FIT, "--out", URL.replace("//", "/")),
+    "one slash, public": ("check", "codes.yaml", "--public", URL.replace("//", "/")),
+    "one slash, schema": ("check", URL.replace("//", "/"), "codes.tsv"),
+    "public of the schema": ("check", "url.yaml", "codes.tsv"),
+    "plan": ("plan", "--schema", "url.yaml", "--rows", 5, "--epsilon", 1),
+    "fit": ("synthesize", "codes.tsv", "--schema", "url.yaml", "--epsilon", 9, "--out", "out"),
     "public": ("check", "codes.yaml", "--public", URL),
     "unknown": ("plan", "--schema", "codes.yaml", "--rows", 5, "--epsilon", 1, URL),
     "out": ("sample", "model.safetensors", "--rows", 5, "--out", URL),
@@ -234,6 +245,9 @@ def test_no_output_has_the_password_of_a_url(run, codes, monkeypatch, use, has_d
         raise RuntimeError(f"cannot connect to {url}")
 
     module.create_engine = create_engine
+    text = (codes / "codes.yaml").read_text(encoding="utf-8")
+    words = f"public: {URL}\ncolumns:\n" + textwrap.indent(text, "  ")
+    (codes / "url.yaml").write_text(words, encoding="utf-8")
     monkeypatch.setitem(sys.modules, "sqlalchemy", module if has_driver else None)
     for more in ((), ("--json",)):
         done = run(*USES[use], *more)
@@ -277,6 +291,8 @@ def test_no_file_of_a_release_has_the_password(run, codes, monkeypatch):
         ("a://u:p/@:q@h/db::t, b", "a://***@h/db::t, b"),
         ("a://h/db?password=p&x=1::t b", "a://h/db?*** b"),
         ('{"out": "a://u:p@h/db?p"}', '{"out": "a://***@h/db?***"}'),
+        ("no table postgresql:/u:p@h/db?x=y", "no table postgresql:/***@h/db?***"),
+        ("in C:/data/a@b?c", "in C:/data/a@b?c"),
         ("see https://example.org/page.", "see https://example.org/page."),
         ("a mail to x@y.org", "a mail to x@y.org"),
     ],

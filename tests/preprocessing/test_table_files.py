@@ -6,6 +6,7 @@ import gzip
 import json
 import sqlite3
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -19,11 +20,12 @@ from sklearn_dpgen.preprocessing import (
     _databases,
     _json_lines,
 )
-from sklearn_dpgen.preprocessing._databases import DatabaseTable, database_file, is_url
+from sklearn_dpgen.preprocessing._databases import DatabaseTable, database_file
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import map_frames, numbered_frames
 from sklearn_dpgen.preprocessing._workbooks import Workbooks
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
+from sklearn_dpgen.utils._urls import is_url
 
 pytest.importorskip("pyarrow.dataset")
 
@@ -299,7 +301,10 @@ def test_what_is_a_url():
     assert is_url("sqlite:///t.db::x")
     assert is_url("postgresql+psycopg://u:p@h/db::x")
     assert not is_url("a::b.csv")
+    assert is_url(Path("postgresql+psycopg://u:p@h/db::x"))
     assert not is_url("C:\\t.csv")
+    assert not is_url("C:/t.csv")
+    assert not is_url("folder/t.csv")
     assert not is_url(3)
     assert database_file("sqlite:////data/t.db::x") == "/data/t.db"
     assert database_file("duckdb:///t.db::x") == "t.db"
@@ -334,6 +339,14 @@ def test_a_database_is_read_in_blocks_and_not_changed(tmp_path, monkeypatch):
         f"postgresql://u:a@h/db?password=x::{SECRET}@h",
         f"sqlite:///t.db?key={SECRET}::visits",
         f"sqlite://{SECRET}::visits",
+        f"postgresql://h/db?user=u&password=abc::{SECRET}",
+        f"postgresql://u:a@h/db?sslkey=abc::{SECRET}",
+        f"postgresql://u:abc::{SECRET}",
+        f"postgresql:/u:{SECRET}@h/db::visits",
+        f"postgresql:/u:{SECRET}@h/db",
+        f" postgresql://u:a?b::{SECRET}",
+        Path(f"postgresql://u:{SECRET}@h/db::visits"),
+        CsvFile(Path(f"postgresql://u:{SECRET}@h/db::visits")),
         f"duckdb:///t.db?token={SECRET}::visits",
     ],
 )
@@ -357,12 +370,33 @@ def test_missing_databases_and_tables(tmp_path):
         DatabaseTable(f"sqlite:///{tmp_path}/t.db::visits")
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "h",
+        "h/db",
+        "h:5432/db",
+        "[::1]:5432/db",
+        "/db",
+        "u@h/db",
+        "u:a/b:c@h:1/db",
+        "u:a@b@[::1]/db",
+    ],
+)
+def test_urls_of_servers_are_taken(place, monkeypatch):
+    opened = []
+    monkeypatch.setattr(_databases, "_open_server", opened.append)
+    with pytest.raises(ValueError, match="'s.visits' of the postgresql database"):
+        DatabaseTable(f"PostgreSQL+psycopg://{place}::s.visits")
+    assert opened == [f"PostgreSQL+psycopg://{place}"]
+
+
 def test_one_table_at_a_time_and_no_public_one(tmp_path):
     write_sqlite(made_up(), tmp_path / "t.db")
     url = f"sqlite:///{tmp_path}/t.db::visits"
     with pytest.raises(ValueError, match="one table of a database"):
         TabularEncoder(SCHEMA).fit_transform([url, url])
-    for source in (url, [url]):
+    for source in (url, [url], Path(url), CsvFile(url)):
         with pytest.raises(TypeError, match="may change"):
             PublicTable(source)
 

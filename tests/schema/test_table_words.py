@@ -1,8 +1,11 @@
 """What a schema file declares beside columns: rules, unit, format and public table."""
 
 import copy
+import json
 import pickle
+import traceback
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -176,6 +179,40 @@ WRONG = {
     "a path that leads out": ({"public": "../census.csv"}, "public must be in the folder"),
     "an absolute path": ({"public": ["/etc/passwd"]}, "public must be in the folder"),
 }
+
+
+SECRET = "hunter2"
+URLS = {
+    "a URL": f"postgresql://u:{SECRET}@h/db::t",
+    "one slash": f"postgresql:/u:{SECRET}@h/db::t",
+    "a parameter": ["census.csv", f"mysql+driver://h/db?password={SECRET}::t"],
+    "a path": Path(f"postgresql://u:{SECRET}@h/db"),
+    "a file": [f"sqlite:///{SECRET}.db::t", 3],
+    "a blank": f" postgresql://u:{SECRET}@h/db::t",
+}
+
+
+@pytest.mark.parametrize("public", URLS.values(), ids=URLS)
+def test_public_is_no_url_and_none_is_shown(public, tmp_path):
+    with pytest.raises(ValueError, match="public must be a file, not a URL") as caught:
+        Schema(COLUMNS, public=public)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    given = public if isinstance(public, list) else str(public)
+    text = json.dumps({"columns": Schema(COLUMNS).to_dict(), "public": given})
+    (tmp_path / "schema.json").write_text(text, encoding="utf-8")
+    for read in (
+        lambda: Schema.from_json(text, folder=tmp_path),
+        lambda: Schema.from_yaml(text, folder=tmp_path),
+        lambda: read_schema(tmp_path / "schema.json"),
+    ):
+        with pytest.raises(ValueError, match="not a URL") as caught:
+            read()
+        assert SECRET not in str(caught.value)
+    # The twin: what a schema holds is in all that it writes.
+    schema = Schema(COLUMNS, public=f"{SECRET}.csv")
+    for shown in (repr(schema), schema.to_yaml(), schema.to_json(), str(schema.public_files)):
+        assert SECRET in shown
+    Schema(COLUMNS, public=["C:/data/census.csv", "folder/census.csv"])
 
 
 @pytest.mark.parametrize(("words", "fault"), WRONG.values(), ids=WRONG)
