@@ -479,7 +479,11 @@ def risk_facts(report):
         "advantage": risk.advantage,
         "mu": risk.mu,
         "guess_among": {str(n): risk.guess_among(n) for n in _AMONG},
+        "guess_among_records": {str(n): risk.guess_among(n, "record") for n in _AMONG},
         "odds_exceed": {f"{factor:g}": risk.odds_exceed(factor) for factor in _FACTORS},
+        "odds_of_presence_exceed": {
+            f"{factor:g}": risk.odds_exceed(factor, "presence") for factor in _FACTORS
+        },
     }
 
 
@@ -547,7 +551,8 @@ def _parts(content):
     rows.append(("correct guesses, 50% without the release", f"at most {_up(risk, 'posterior')}"))
     rows.append(("advantage over guessing", f"at most {_up(risk, 'advantage')}"))
     known = "all other records" if unit is None else "the records of all other persons"
-    yield _part("risk", "Attack risk", f"Bounds for the best attacker, who knows {known}.", rows)
+    note = f"Bounds for the best attacker, who knows {known}, between two neighbouring data sets."
+    yield _part("risk", "Attack risk", note, rows)
     if content["audit"] is not None:
         yield _part("audit", "Audit", _AUDIT_NOTE, [], content["audit"]["text"])
     yield _part("reviewers", "Questions of reviewers", _REVIEWERS, review_rows(report, audit))
