@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,10 @@ __all__ = ["AttackRisk"]
 _FALSE_POSITIVE_RATES = (1e-3, 1e-2, 0.1)
 # Beyond this ε, e^-ε is below the rounding of 1.
 _REACH = 50.0
+# Two Gaussian steps have ε that differ by μ². If it exceeds this, odds grow nearly always.
+_STEP_REACH = 8.0
+# Logarithms of likelihood ratios. What is beyond counts as found.
+_RATIO_REACH, _N_RATIOS = 40.0, 8193
 _N_POINTS, _N_ZOOMS = 257, 5
 
 
@@ -39,7 +44,10 @@ class AttackRisk:
         The column that identifies a person, if all records of a person are protected together.
         It changes only the wording.
     neighbours : Neighbours, default="replace_one"
-        The neighbouring relation of the profile, which :meth:`guess_among` needs.
+        The neighbouring relation of the profile, which :meth:`guess_among` and :meth:`odds_exceed`
+        need.
+    is_local : bool, default=False
+        Whether the profile is that of the answer of one person in the local model.
 
     See Also
     --------
@@ -64,11 +72,34 @@ class AttackRisk:
     the p_i. For i ≠ j, p_i is at most G of the probability of naming i where j is true, and for a
     fixed j these add up to 1 − p_j. As G is concave, s ≤ G((1 − s) / (k − 1)), with equality for
     randomized response on k values. So each ε gives the bound s ≤ (δ(ε) + c) / (1 + c) with
-    c = e^ε / (k − 1). If neighbours differ by an addition or a removal, two values are two steps
-    apart, and G ∘ G takes the place of G.
+    c = e^ε / (k − 1).
 
     For the privacy loss L, δ(ε) ≥ (1 − e^{ε − c}) P(L > c) for each ε < c. So the odds grow by more
     than a factor e^c with a probability of at most the minimum of δ(ε) / (1 − e^{ε − c}).
+
+    What is guessed decides which data sets are compared, and so which profile bounds the guess:
+
+    - *Presence of a record*: the data with it, and without it or with another in its place. These
+      are neighbours. In the local model it is the presence of a value in the record of a person.
+    - *Value of a record*, where all other records are known. Records with two values replace each
+      other, which is one step if neighbours differ by a replacement, and in the local model. If
+      they differ by an addition or a removal, the data with either value are neighbours of the data
+      without the record. If Q is the law without it, the events A_i of naming value i have
+      s ≤ Σ G(Q(A_i)) / k ≤ G(1 / k), as G is concave. The odds of two values are two steps apart:
+      P ≤ δ(a) + e^a R and R ≤ δ(b) + e^b Q for each event give P ≤ δ(a) + e^a δ(b) + e^{a + b} Q.
+      For a Gaussian profile the least of these is the profile of 2 μ.
+    - *Which record*, of several of which one is in the data and the others are not: the data with
+      record i, and with record j in its place. The steps are those of two values. In the local
+      model, all persons have answered, and one of them has a given value. That it is person i or
+      person j differs in *two* records: i with the value and j with its own, or i with its own and
+      j with the value. The k answers are independent. If person i has the value, answer i is from
+      one of two neighbours, X, and the others are from the other one, Y. So s is at most the mean
+      of max(L_1, ..., L_k) / k for independent likelihood ratios L_i of X against Y, drawn from Y,
+      where X and Y are a pair with the profile. It has E(L − t)_+ = δ(log t), of which chords give
+      a larger law in the convex order, hence a larger mean.
+
+    A guess against several others, such as one value against all, is bounded by the same profile,
+    because δ is jointly convex in both distributions.
 
     References
     ----------
@@ -89,6 +120,7 @@ class AttackRisk:
     profile: PrivacyProfile | None
     unit: str | None = None
     neighbours: str = Neighbours.REPLACE_ONE
+    is_local: bool = False
 
     def __post_init__(self):
         set_fields(self, neighbours=Neighbours(self.neighbours))
@@ -153,18 +185,18 @@ class AttackRisk:
             return 1.0
         return 1 - prior + prior * float(self.profile.delta(math.log((1 - prior) / prior)))
 
-    def guess_among(self, n_values: int) -> float:
+    def guess_among(self, n_values: int, what: Literal["value", "record"] = "value") -> float:
         """Return the largest probability of naming the right one of equally likely values.
-
-        The values are of one record, or of the records of one person, that may replace each other
-        in a neighbour. They stand for the values of an attribute, or for persons of whom one is in
-        the data.
 
         Parameters
         ----------
         n_values : int
-            Number of values, at least 2. A guess without the release is right in 1 / n_values of
-            the cases.
+            Number of values or records, at least 2. A guess without the release is right in
+            1 / n_values of the cases.
+        what : {"value", "record"}, default="value"
+            What is named: a value of one record, or of the records of one person; or which one of
+            several records, or persons, is in the data. In the local model the latter is which one
+            of several persons has a given value.
 
         Returns
         -------
@@ -173,21 +205,30 @@ class AttackRisk:
         n_values = check_count(n_values, "n_values")
         if n_values < 2:
             raise PublicValueError(f"n_values must be at least 2, got {n_values}.")
+        if what not in ("value", "record"):
+            raise PublicValueError(f"what must be 'value' or 'record', got {what!r}.")
         if self.profile is None:
             return 1.0
-        steps = 2 if self.neighbours is Neighbours.ADD_OR_REMOVE else 1
-        return _most_right(self.profile.delta, n_values, steps)
 
-    def odds_exceed(self, factor: float) -> float:
+        if what == "record" and self.is_local:
+            return _most_right_of_independent(self.profile.delta, n_values)
+        if self.neighbours is Neighbours.ADD_OR_REMOVE:
+            return float(self.true_positive_rate(1 / n_values))
+        return _most_right(self.profile.delta, n_values)
+
+    def odds_exceed(self, factor: float, what: Literal["value", "presence"] = "value") -> float:
         """Return a bound on the probability that an attacker's odds grow by more than a factor.
 
-        By Bayes' rule, whatever the odds of one neighbour against the other were before the
-        release.
+        By Bayes' rule, whatever the odds were before the release. The probability is over releases
+        where the guess is true; where it is not, it is smaller.
 
         Parameters
         ----------
         factor : float
             Larger than 1.
+        what : {"value", "presence"}, default="value"
+            The guess: a value of one record against others, or that the record is in the data. The
+            bounds differ if neighbours differ by an addition or a removal.
 
         Returns
         -------
@@ -196,10 +237,17 @@ class AttackRisk:
         """
         if not factor > 1:
             raise PublicValueError(f"factor must be larger than 1, got {factor!r}.")
+        if what not in ("value", "presence"):
+            raise PublicValueError(f"what must be 'value' or 'presence', got {what!r}.")
         if self.profile is None:
             return 1.0
-        epsilon = np.linspace(0, math.log(factor), 512, endpoint=False)
-        bounds = self.profile.delta(epsilon) / -np.expm1(epsilon - math.log(factor))
+        most = math.log(factor)
+        epsilon = np.linspace(0, most, 512, endpoint=False)
+        if what == "value" and self.neighbours is Neighbours.ADD_OR_REMOVE:
+            failure = _in_two_steps(self.profile.delta, epsilon)
+        else:
+            failure = self.profile.delta(epsilon)
+        bounds = failure / -np.expm1(epsilon - most)
         return float(min(bounds.min(), 1.0))
 
     @property
@@ -298,26 +346,49 @@ def _least_rate(delta, fpr):
     return rate
 
 
-def _most_right(delta, n_values, steps):
-    """Return the minimum of (δ(ε) + c) / (1 + c) for c = e^ε / (k − 1), of one or two steps."""
-    # Beyond it, the bound is above 0.99. In the outer one of two steps, rates exceed one half too.
-    high = np.full(steps, math.log(100 * (n_values - 1)))
-    low = np.array([-high[0], 0.0])[-steps:]
+def _most_right(delta, n_values):
+    """Return the minimum of (δ(ε) + c) / (1 + c) for c = e^ε / (k − 1)."""
+    # Beyond it, the bound is above 0.99.
+    low, high = 0.0, math.log(100 * (n_values - 1))
     least = 1.0
     for _ in range(_N_ZOOMS):
-        grids = np.linspace(low, high, _N_POINTS)
-        epsilon, failure = grids[:, 0], delta(grids[:, 0])
-        if steps == 2:
-            # δ + e^ε G(α), where G(α) is at most δ' + e^ε' α.
-            failure = failure[:, None] + np.exp(epsilon)[:, None] * delta(grids[:, 1])
-            epsilon = epsilon[:, None] + grids[:, 1]
+        epsilon = np.linspace(low, high, _N_POINTS)
         share = np.exp(epsilon) / (n_values - 1)
-        bounds = (failure + share) / (1 + share)
-        best = np.unravel_index(bounds.argmin(), bounds.shape)
+        bounds = (delta(epsilon) + share) / (1 + share)
+        best = int(bounds.argmin())
         least = min(least, float(bounds[best]))
-        places, steps_of = np.array(best), np.arange(steps)
-        low = grids[np.maximum(places - 1, 0), steps_of]
-        high = grids[np.minimum(places + 1, _N_POINTS - 1), steps_of]
+        low, high = epsilon[max(best - 1, 0)], epsilon[min(best + 1, _N_POINTS - 1)]
+    return least
+
+
+def _most_right_of_independent(delta, n_values):
+    """Return a bound on the mean of max(L_1, ..., L_k) / k with E(L − t)_+ = δ(log t)."""
+    epsilon = np.linspace(-_RATIO_REACH, _RATIO_REACH, _N_RATIOS)
+    ratios = np.concatenate([[0.0], np.exp(epsilon)])
+    means = np.concatenate([[1.0], delta(epsilon)])
+    widths = np.diff(ratios)
+    # The share of L above each cell of a chord. What exceeds the last ratio is always found.
+    above = np.clip(-np.diff(means) / widths, 0.0, 1.0)
+    with np.errstate(divide="ignore"):
+        largest = -np.expm1(n_values * np.log1p(-above))
+    return float(min(widths @ largest / n_values + means[-1], 1.0))
+
+
+def _in_two_steps(delta, epsilon):
+    """Return the minimum of δ(a) + e^a δ(ε − a) over a, for each ε of a flat array.
+
+    The second term is the perspective of a convex function: the sum is convex in e^a.
+    """
+    low, high = np.full_like(epsilon, -_STEP_REACH), epsilon + _STEP_REACH
+    least, rows = np.ones_like(epsilon), np.arange(len(epsilon))
+    # Three zooms place the minimum within 1e-5, and each is dear for a composition.
+    for _ in range(3):
+        first = np.linspace(low, high, _N_POINTS, axis=1)
+        values = delta(first) + np.exp(first) * delta(epsilon[:, None] - first)
+        best = values.argmin(axis=1)
+        least = np.minimum(least, values[rows, best])
+        low = first[rows, np.maximum(best - 1, 0)]
+        high = first[rows, np.minimum(best + 1, _N_POINTS - 1)]
     return least
 
 

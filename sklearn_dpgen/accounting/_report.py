@@ -219,7 +219,9 @@ class PrivacyReport(Guarantee):
         """Return the risk of attacks on the release, from its privacy profile."""
         known = self.releases or math.isfinite(self.epsilon)
         profile = self.profile() if known else None
-        return AttackRisk(profile, unit=self.unit, neighbours=self.neighbours)
+        return AttackRisk(
+            profile, unit=self.unit, neighbours=self.neighbours, is_local=self.is_local
+        )
 
 
 def _checked_tables(tables):

@@ -701,26 +701,20 @@ def identification_rows(report, risk: dict, audit: dict | None = None) -> list[t
     one = "record" if report.unit is None and not report.is_local else "person"
     known = "all other records" if report.unit is None else "the records of all other persons"
     public = public_texts(report)
-    used = "answered with a given value" if report.is_local else "is in the data"
+    used = "has a given record" if report.is_local else "is in the data"
     rates = ", ".join(
         f"{percent_up(rate)} at {100 * float(fpr):g}% false alarms"
         for fpr, rate in risk["true_positive_rates"].items()
     )
-    guesses = {
-        int(n): f"{percent_up(rate)} among {n}, and {percent(1 / int(n))} without the release"
-        for n, rate in risk["guess_among"].items()
-    }
-    odds = ", ".join(
-        f"more than {float(factor):g} times in {_rare(share)} of the cases"
-        for factor, share in risk["odds_exceed"].items()
-    )
-    shared = [_SHARED[name] for name in report.shared]
-    inference = (
-        f"a value of an attribute of one {one}, of several equally likely ones, is named rightly "
-        f"in at most {'; '.join(guesses[n] for n in sorted(guesses)[:2])}"
-    )
-    if shared:
-        inference += f". The {' and '.join(shared)} of a record is not protected"
+    values, records = (_named_rightly(risk[key]) for key in ("guess_among", "guess_among_records"))
+    kept = unprotected = ""
+    if report.shared:
+        shared = " and ".join(_SHARED[name] for name in report.shared)
+        # Neighbours share it: candidates that differ in it are not bounded.
+        kept = f" of the same {shared}"
+        unprotected = f". The {shared} of a record is not protected"
+    is_removed = report.neighbours is Neighbours.ADD_OR_REMOVE
+    instead = "" if is_removed else f" rather than another{kept}"
     rows = [
         (
             "motivated intruder",
@@ -728,17 +722,18 @@ def identification_rows(report, risk: dict, audit: dict | None = None) -> list[t
             + (f", and what is public ({', '.join(public)})" if public else "")
             + "; computes without limit; does not know the draws of the noise",
         ),
-        ("singling out", f"whether a given {one} {used} is found in at most {rates}"),
+        ("singling out", f"whether a given {one} {used}{instead} is found in at most {rates}"),
         (
             "linkability",
-            f"which of several equally likely {one}s {used} is named rightly in at most "
-            + "; ".join(guesses[n] for n in sorted(guesses)[1:]),
+            f"which of several equally likely {one}s{kept} {used} is named rightly in at most "
+            + "; ".join(records[1:]),
         ),
-        ("inference", inference),
         (
-            "evidence",
-            f"by Bayes' rule the odds of a guess about one {one} grow {odds}",
+            "inference",
+            f"a value of an attribute of one {one}, of several equally likely ones, is named "
+            f"rightly in at most {'; '.join(values[:2])}{unprotected}",
         ),
+        *_odds_rows(risk, one, is_removed, unprotected),
         (
             "measured attack",
             "none is part of this statement"
@@ -752,6 +747,35 @@ def identification_rows(report, risk: dict, audit: dict | None = None) -> list[t
             0, ("SEEDED", "whoever knows or guesses the seed is not bound by these figures")
         )
     return rows
+
+
+def _named_rightly(shares):
+    """Return the text of each number of candidates, in increasing order."""
+    return [
+        f"{percent_up(shares[n])} among {n}, and {percent(1 / int(n))} without the release"
+        for n in sorted(shares, key=int)
+    ]
+
+
+def _odds_rows(risk, one, is_removed, unprotected):
+    """Return how often odds grow, for a value apart if it takes a removal and an addition."""
+    value, presence = (
+        ", ".join(
+            f"more than {float(factor):g} times in {_rare(share)} of the cases"
+            for factor, share in risk[key].items()
+        )
+        for key in ("odds_exceed", "odds_of_presence_exceed")
+    )
+    rule = "by Bayes' rule the odds"
+    if not is_removed:
+        return [("evidence", f"{rule} of a guess about one {one} grow {value}{unprotected}")]
+    return [
+        ("evidence of presence", f"{rule} that a given {one} is in the data grow {presence}"),
+        (
+            "evidence of a value",
+            f"{rule} of a value of one {one}, against others, grow {value}{unprotected}",
+        ),
+    ]
 
 
 def _rare(share):

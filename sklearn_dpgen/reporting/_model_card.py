@@ -473,13 +473,23 @@ def _public_size(estimator, report):
 def risk_facts(report):
     """Return the attack risk of a release, for a JSON document."""
     risk = report.attack_risk()
+    values = {str(n): risk.guess_among(n) for n in _AMONG}
+    odds = {f"{factor:g}": risk.odds_exceed(factor) for factor in _FACTORS}
+    # Bounds of another guess are computed only where they differ.
+    records, presence = values, odds
+    if risk.is_local:
+        records = {str(n): risk.guess_among(n, "record") for n in _AMONG}
+    if risk.neighbours == "add_or_remove":
+        presence = {f"{factor:g}": risk.odds_exceed(factor, "presence") for factor in _FACTORS}
     return {
         "true_positive_rates": {f"{fpr:g}": tpr for fpr, tpr in risk.true_positive_rates.items()},
         "posterior": risk.posterior(),
         "advantage": risk.advantage,
         "mu": risk.mu,
-        "guess_among": {str(n): risk.guess_among(n) for n in _AMONG},
-        "odds_exceed": {f"{factor:g}": risk.odds_exceed(factor) for factor in _FACTORS},
+        "guess_among": values,
+        "guess_among_records": records,
+        "odds_exceed": odds,
+        "odds_of_presence_exceed": presence,
     }
 
 
@@ -547,7 +557,8 @@ def _parts(content):
     rows.append(("correct guesses, 50% without the release", f"at most {_up(risk, 'posterior')}"))
     rows.append(("advantage over guessing", f"at most {_up(risk, 'advantage')}"))
     known = "all other records" if unit is None else "the records of all other persons"
-    yield _part("risk", "Attack risk", f"Bounds for the best attacker, who knows {known}.", rows)
+    note = f"Bounds for the best attacker, who knows {known}, between two neighbouring data sets."
+    yield _part("risk", "Attack risk", note, rows)
     if content["audit"] is not None:
         yield _part("audit", "Audit", _AUDIT_NOTE, [], content["audit"]["text"])
     yield _part("reviewers", "Questions of reviewers", _REVIEWERS, review_rows(report, audit))

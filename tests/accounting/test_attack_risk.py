@@ -1,12 +1,14 @@
 """What an attacker can do: closed forms, optimal tests of explicit pairs, and riskcal."""
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import brentq
+from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
 from sklearn_dpgen.accounting import (
@@ -18,6 +20,7 @@ from sklearn_dpgen.accounting import (
     gaussian_sigma,
 )
 from sklearn_dpgen.accounting._attack_risk import _least_rate
+from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import (
     MixtureProfile,
     RandomizedResponseProfile,
@@ -252,14 +255,10 @@ def test_the_best_guess_under_randomized_response_is_its_true_answer(epsilon, n_
     expected = np.exp(epsilon) / (np.exp(epsilon) + n_values - 1)
     risk = AttackRisk(ApproximateProfile(epsilon))
     assert expected - 1e-12 <= risk.guess_among(n_values) <= expected * (1 + 1e-6)
-    # By way of the data without the record, two values are two steps apart.
+    # Each value is one step from the data without the record, which favours no value: the best
+    # mechanism adds as much to the probability of its own value as one step may add to 1 / k.
     twice = AttackRisk(ApproximateProfile(epsilon), neighbours="add_or_remove")
-
-    def excess(right):
-        rate = rates_of_pure(epsilon, (1 - right) / (n_values - 1))
-        return rates_of_pure(epsilon, rate) - right
-
-    expected = brentq(excess, 1 / n_values, 1.0)
+    expected = rates_of_pure(epsilon, 1 / n_values)
     assert expected - 1e-9 <= twice.guess_among(n_values) <= expected * (1 + 1e-4)
     assert twice.guess_among(n_values) > risk.guess_among(n_values)
 
@@ -268,12 +267,39 @@ def test_the_best_guess_under_randomized_response_is_its_true_answer(epsilon, n_
 def test_the_best_guess_of_two_is_the_posterior(mu):
     risk = AttackRisk(GaussianProfile(mu))
     np.testing.assert_allclose(risk.guess_among(2), risk.posterior(), rtol=1e-9)
+    # A record that is absent or at one of two opposite points is two steps from the other one.
     twice = AttackRisk(GaussianProfile(mu), neighbours="add_or_remove")
-    far = AttackRisk(GaussianProfile(2 * mu))
-    for n_values in (2, 10, 100):
-        np.testing.assert_allclose(
-            twice.guess_among(n_values), far.guess_among(n_values), rtol=1e-6
-        )
+    np.testing.assert_allclose(twice.guess_among(2), norm.cdf(mu), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_persons", [2, 5, 10])
+@pytest.mark.parametrize("epsilon", [0.3, np.log(9), 4.0])
+def test_persons_who_answer_themselves_are_linked_as_all_answers_allow(epsilon, n_persons):
+    # One of k persons has the value 1, and each answers by randomized response: all 2^k answers.
+    answers = np.array(list(itertools.product([0, 1], repeat=n_persons)))
+    true = np.exp(epsilon) / (1 + np.exp(epsilon))
+    chances = [
+        np.where(answers == values, true, 1 - true).prod(axis=1)
+        for values in np.eye(n_persons, dtype=int)
+    ]
+    exact = np.max(chances, axis=0).sum() / n_persons
+    risk = AttackRisk(ApproximateProfile(epsilon), is_local=True)
+    assert exact <= risk.guess_among(n_persons, "record") <= 1.005 * exact
+    # The twin: with a curator one record is replaced by another, and one step bounds too little.
+    if n_persons > 2:
+        assert exact > AttackRisk(ApproximateProfile(epsilon)).guess_among(n_persons, "record")
+
+
+@pytest.mark.parametrize("n_persons", [2, 10, 100])
+@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
+def test_the_best_link_under_gaussian_noise_is_the_largest_answer(mu, n_persons):
+    exact = quad(lambda x: norm.pdf(x - mu) * norm.cdf(x) ** (n_persons - 1), -10, 14)[0]
+    found = AttackRisk(GaussianProfile(mu), is_local=True).guess_among(n_persons, "record")
+    assert exact <= found <= 1.0005 * exact
+    # Of a composition of releases of each person, too.
+    parts = ComposedProfile([(GaussianProfile(mu / 2), 3), (GaussianProfile(mu / 2), 1)])
+    again = AttackRisk(parts, is_local=True).guess_among(n_persons, "record")
+    np.testing.assert_allclose(again, found, rtol=1e-9)
 
 
 def test_no_guess_of_an_explicit_mechanism_is_better():
@@ -301,6 +327,34 @@ def test_odds_exceed_a_factor_no_more_often_than_is_said(factor):
     assert norm.sf((np.log(factor) - 18) / 6) > bound
     assert AttackRisk(ApproximateProfile(np.log(factor) / 2)).odds_exceed(factor) <= 1e-12
     assert AttackRisk(None).odds_exceed(factor) == AttackRisk(None).guess_among(3) == 1.0
+    assert AttackRisk(None, is_local=True).guess_among(3, "record") == 1.0
+
+
+@pytest.mark.parametrize("factor", [3.0, 10.0])
+@pytest.mark.parametrize("mu", [0.2, 0.65, 1.0])
+def test_odds_of_a_value_grow_by_a_removal_and_an_addition(mu, factor):
+    # The sum of a record at mu or at -mu, and of the others, with noise of standard deviation 1.
+    exact = norm.sf((np.log(factor) - (2 * mu) ** 2 / 2) / (2 * mu))
+    risk = AttackRisk(GaussianProfile(mu), neighbours="add_or_remove")
+    assert exact <= risk.odds_exceed(factor) <= min(1.0, 8 * exact)
+    # The bound of two Gaussian steps is that of one which is twice as long.
+    far = AttackRisk(GaussianProfile(2 * mu)).odds_exceed(factor)
+    assert risk.odds_exceed(factor) <= far + 1e-9
+    np.testing.assert_allclose(risk.odds_exceed(factor), far, rtol=0.05)
+    # The twin: presence is one step, and its bound does not hold for a value.
+    presence = risk.odds_exceed(factor, "presence")
+    assert presence >= norm.sf((np.log(factor) - mu**2 / 2) / mu)
+    assert presence == AttackRisk(GaussianProfile(mu)).odds_exceed(factor)
+    assert presence < exact
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_odds_of_a_value_grow_by_two_pure_steps(epsilon):
+    risk = AttackRisk(ApproximateProfile(epsilon), neighbours="add_or_remove")
+    assert risk.odds_exceed(np.exp(2.01 * epsilon)) <= 1e-9
+    # Answers of which each value is e^epsilon from absence, in opposite directions.
+    assert risk.odds_exceed(np.exp(1.99 * epsilon)) >= np.exp(epsilon) / (1 + np.exp(epsilon))
+    assert risk.odds_exceed(np.exp(1.01 * epsilon), "presence") <= 1e-9
 
 
 def test_errors_of_guesses():
@@ -309,6 +363,10 @@ def test_errors_of_guesses():
         risk.guess_among(1)
     with pytest.raises(ValueError, match="factor must be larger than 1"):
         risk.odds_exceed(1.0)
+    with pytest.raises(ValueError, match="what must be 'value' or 'record'"):
+        risk.guess_among(2, "presence")
+    with pytest.raises(ValueError, match="what must be 'value' or 'presence'"):
+        risk.odds_exceed(2.0, "record")
 
 
 def test_a_report_hands_its_relation_to_its_risk():
@@ -321,3 +379,5 @@ def test_a_report_hands_its_relation_to_its_risk():
         releases=((GaussianProfile(0.5), 1),),
     )
     assert report.attack_risk().guess_among(2) > AttackRisk(GaussianProfile(0.5)).guess_among(2)
+    local = replace(report, neighbours="replace_one", protected="own_record").attack_risk()
+    assert local.guess_among(10, "record") > local.guess_among(10)

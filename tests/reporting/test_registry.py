@@ -1,17 +1,21 @@
 """Entries of the registry of deployments, and what a card answers to reviewers."""
 
 import copy
+import itertools
 import json
 import math
+import re
 from datetime import date
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
+from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, gaussian_sigma
 from sklearn_dpgen.accounting._wording import identification_rows, review_rows
-from sklearn_dpgen.mechanisms import TabularMechanism
+from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.mechanisms import RandomizedResponse, TabularMechanism
+from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.reporting import model_card
 from sklearn_dpgen.reporting._model_card import ModelCard, risk_facts
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
@@ -303,6 +307,136 @@ def test_identification_risks_are_those_of_the_profile():
     assert "100% at 0.1% false alarms" in found["singling out"]
     assert "100% among 10" in found["linkability"]
     assert "label of a record is not protected" in found["inference"]
+
+
+MU, N_DRAWS = 1.0, 400_000
+
+
+def stated(row, after):
+    """The share in a text, from the words after it."""
+    return float(re.search(rf"([\d.]+)% {after}", row)[1]) / 100
+
+
+def odds(row, factor):
+    if f"more than {factor} times in less than 0.1%" in row:
+        return 1e-3
+    return float(re.search(rf"more than {factor} times in at most ([\d.]+)%", row)[1]) / 100
+
+
+def attacked(true, false):
+    """Shares of found cases at 1% false alarms, and of odds that grow by 3 and by 10, by draws.
+
+    Of a release with noise of standard deviation 1 at two points; noise alone decides the odds.
+    """
+    noise = np.random.default_rng(0).standard_normal((N_DRAWS, len(true)))
+    step = true - false
+    loss = noise @ step + step @ step / 2
+    null = noise @ step - step @ step / 2
+    found = (loss > np.quantile(null, 0.99)).mean()
+    return found, *((loss > np.log(factor)).mean() for factor in (3, 10))
+
+
+def named(points):
+    """Share of the cases where the nearest of equally likely points is the right one, by draws."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(len(points), size=N_DRAWS)
+    seen = points[truth] + rng.standard_normal((N_DRAWS, points.shape[1]))
+    scores = seen @ points.T - (points**2).sum(axis=1) / 2
+    return (scores.argmax(axis=1) == truth).mean()
+
+
+# Where the release lies, by the record of one person whose record may be at any of these points.
+# The origin is the rest of the data; with a curator who replaces, two points are MU apart.
+SIMPLEX = MU / np.sqrt(2) * np.eye(10)
+OPPOSITE = MU * np.array([[1.0], [-1.0]])
+PLACES = {
+    "replace_one": {"two": OPPOSITE / 2, "ten": SIMPLEX, "other": OPPOSITE[1:] / 2},
+    "add_or_remove": {"two": OPPOSITE, "ten": MU * np.eye(10), "other": np.zeros((1, 1))},
+    # Ten persons answer for themselves, and one of them is at MU from the others.
+    "local": {"two": OPPOSITE / 2, "ten": MU * np.eye(10), "other": OPPOSITE[1:] / 2},
+}
+
+
+@pytest.mark.parametrize("unit", [None, "p"])
+@pytest.mark.parametrize("trust", PLACES)
+def test_no_attack_on_an_explicit_release_beats_the_card(trust, unit):
+    relation = {"protected": "own_record"} if trust == "local" else {"neighbours": trust}
+    report = statement(releases=((GaussianProfile(MU), 1),), unit=unit, **relation)
+    found = dict(identification_rows(report, risk_facts(report)))
+    one = "person" if unit or trust == "local" else "record"
+    assert f"whether a given {one} " in found["singling out"]
+    places, error = PLACES[trust], 2 / np.sqrt(N_DRAWS)
+    presence, *grown = attacked(places["two"][0], places["other"][0])
+    assert abs(presence - stated(found["singling out"], "at 1% false")) < 1e-3 + error
+    two, ten = named(places["two"]), named(places["ten"])
+    assert abs(two - stated(found["inference"], "among 2")) < 1e-3 + error
+    assert ten <= stated(found["linkability"], "among 10") + error
+    if trust == "local":
+        assert stated(found["linkability"], "among 10") < ten + 1e-3 + error
+    # Of two values, which are further apart than presence if they are added and removed.
+    rows = ["evidence", "evidence"]
+    if trust == "add_or_remove":
+        rows = ["evidence of presence", "evidence of a value"]
+    _, *of_value = attacked(*places["two"])
+    for row, shares in zip(rows, (grown, of_value), strict=True):
+        for factor, share in zip((3, 10), shares, strict=True):
+            assert share <= odds(found[row], factor) + error
+    # The twin: the bounds of one step, of a curator who replaces records, are exceeded.
+    twin = statement(releases=((GaussianProfile(MU), 1),))
+    one_step = dict(identification_rows(twin, risk_facts(twin)))
+    if trust != "replace_one":
+        assert ten > stated(one_step["linkability"], "among 10") + error
+    if trust == "add_or_remove":
+        assert two > stated(one_step["inference"], "among 2") + error
+        assert of_value[0] > odds(one_step["evidence"], 3) + error
+        assert of_value[1] > odds(one_step["evidence"], 10) + error
+
+
+def test_answers_of_persons_are_linked_no_better_than_a_card_says():
+    # One of ten persons has the value 1. Each answers truly with a probability of 9/10.
+    answers = np.array(list(itertools.product([0, 1], repeat=10)))
+    chances = [
+        np.where(answers == values, 0.9, 0.1).prod(axis=1) for values in np.eye(10, dtype=int)
+    ]
+    exact = np.max(chances, axis=0).sum() / 10
+    mechanism = RandomizedResponse(np.log(9), domain=OneHot(2)).fit(np.eye(2)[[0, 1]])
+    facts = risk_facts(mechanism.privacy_)
+    found = dict(identification_rows(mechanism.privacy_, facts))
+    assert exact <= stated(found["linkability"], "among 10") <= exact + 2e-3
+    # The twin: one record of ten values is named less often.
+    assert exact > stated(found["inference"], "among 10")
+
+
+def test_odds_of_a_label_grow_no_more_often_than_a_card_says():
+    # A table of one column, whose counts are released with the noise that its budget needs.
+    rows = pd.DataFrame({"b": ["x", "y", "z"] * 20})
+    schema = Schema({"b": Categorical(["x", "y", "z"])})
+    sampler = TableSampler(3.0, 1e-6, schema=schema, neighbours="add_or_remove").fit(rows)
+    found = dict(identification_rows(sampler.privacy_, risk_facts(sampler.privacy_)))
+    x, y = np.eye(3)[:2] / gaussian_sigma(3.0, 1e-6)
+    _, *grown = attacked(x, y)
+    for factor, share in zip((3, 10), grown, strict=True):
+        assert share <= odds(found["evidence of a value"], factor)
+        # The twin: that a record is in the data is less evident.
+        assert share > odds(found["evidence of presence"], factor)
+
+
+def test_candidates_share_what_neighbours_share():
+    apart = statement(shared=("class",))
+    found = dict(identification_rows(apart, risk_facts(apart)))
+    assert "equally likely records of the same class is in the data" in found["linkability"]
+    assert "rather than another of the same class" in found["singling out"]
+    for row in ("inference", "evidence"):
+        assert found[row].endswith("The class of a record is not protected")
+    any_record = dict(identification_rows(statement(), risk_facts(statement())))
+    assert not any("class" in text for text in any_record.values())
+    # A fit with public labels is one of these.
+    rows = pd.DataFrame({"a": np.linspace(0, 1, 40)})
+    fitted = MomentSampler(1.0, schema=Schema({"a": Numeric(0, 1)}), labels="public")
+    report = fitted.fit(rows, ["u", "v"] * 20).privacy_
+    assert (
+        "of the same class" in dict(identification_rows(report, risk_facts(report)))["linkability"]
+    )
 
 
 def test_a_card_answers_reviewers_and_shows_its_audit():
