@@ -553,7 +553,7 @@ class PrivateEvolutionSampler(VotingSampler):
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
-        self.schema = schema  # type: ignore[assignment]
+        self.schema = schema
         self.domain = domain
         self.interface = interface
         self.start = start

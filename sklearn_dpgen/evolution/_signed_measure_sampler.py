@@ -17,6 +17,7 @@ from sklearn_dpgen.evolution._voting_sampler import (
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._validation import Integral, Interval, StrOptions, fit_context
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
     (3, 2)
     """
 
+    schema: Schema | None = None
     _saved_state: dict = {}
     _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "support": [StrOptions({"grid"}), "array-like"],

@@ -46,7 +46,6 @@ from sklearn_dpgen.preprocessing._records import (
     encode_records,
     resolve_domain,
 )
-from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state
@@ -412,8 +411,7 @@ class PublicFacts:
 class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     """Base of samplers that give public candidates weights by private votes."""
 
-    # Only private evolution has tables and embeddings.
-    schema: Schema | None = None
+    # Only private evolution has embeddings, and tables, whose schema may be the path of a file.
     embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None
     # Parameters that are public where they are not None.
     _declarations: tuple[str, ...] = ("domain",)

@@ -14,7 +14,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -581,6 +581,22 @@ def check_files(files, names):
 def _dialect(path):
     is_stated = isinstance(path, CsvFile)
     return CsvFormat(path.delimiter, path.encoding) if is_stated else CsvFormat()
+
+
+def have_common_file(paths: Iterable, others: Iterable) -> bool:
+    """Return whether two tables, each of paths of files, wildcards or folders, have a common file.
+
+    Another link to a file is the same file. Paths of no file have none, and nothing is read.
+    """
+    return not _identities(paths).isdisjoint(_identities(others))
+
+
+def _identities(paths):
+    found = [os.fspath(path) for path in paths]
+    found = [file for p in found for file in ([p] if os.path.exists(p) else glob.iglob(p))]
+    folders = [os.walk(path) for path in found if os.path.isdir(path)]
+    within = [os.path.join(top, n) for own in folders for top, _, names in own for n in names]
+    return {_identity(file) for file in (*found, *within) if os.path.isfile(file)}
 
 
 def _identity(file):

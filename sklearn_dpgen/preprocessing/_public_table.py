@@ -27,7 +27,7 @@ from sklearn_dpgen.exceptions import (
     PublicValueError,
     UnusedPublicTableWarning,
 )
-from sklearn_dpgen.preprocessing._files import open_files
+from sklearn_dpgen.preprocessing._files import have_common_file, open_files
 from sklearn_dpgen.preprocessing._reader import read_blocks, to_pandas
 from sklearn_dpgen.preprocessing._sources import Source, is_paths, open_named
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
@@ -48,6 +48,7 @@ __all__ = [
     "PUBLIC_TABLE",
     "PublicRows",
     "PublicTable",
+    "check_other_files",
     "as_public_table",
     "declared_public",
     "read_public_array",
@@ -277,6 +278,22 @@ def _named_parts(parts):
 def as_public_table(public: object) -> PublicTable | None:
     """Return the value of a parameter ``public`` as a PublicTable; None stays None."""
     return public if public is None or isinstance(public, PublicTable) else PublicTable(public)
+
+
+def check_other_files(public: object, X: object) -> None:
+    """Raise an error if a public table has a file of the private one, which would not be protected.
+
+    Parameters
+    ----------
+    public : PublicTable, table, path or None
+        A value of the parameter, which may be no table at all.
+    X : object
+        A private table. That of another kind than files is not looked at.
+    """
+    source: Any = public.source if isinstance(public, PublicTable) else public
+    listed: list[Any] = [own if isinstance(own, list | tuple) else [own] for own in (source, X)]
+    if is_paths(source) and is_paths(X) and have_common_file(*listed):
+        raise PublicValueError("public must be another file than the private table.")
 
 
 def declared_public(schema: Any) -> PublicTable | None:

@@ -76,7 +76,8 @@ def export_schema(
     if not isinstance(name, str) or not name:
         raise PublicValueError(f"name must be the name of a table, got {given_as(name)}.")
     if isinstance(schema, Schema):
-        declaration = schema.to_dict()
+        # The files of a public table are no part of what others read.
+        declaration = schema._with(public=()).to_dict()
         tables = {name: declaration if is_long(declaration) else {"columns": declaration}}
     else:
         tables = schema.to_dict()["tables"]

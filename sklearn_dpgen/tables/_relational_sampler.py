@@ -1,5 +1,6 @@
 """RelationalSampler: synthesis of persons with many rows, in tables with keys."""
 
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._declarations import Maybe, demand, list_of
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE
+from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE, check_other_files
 from sklearn_dpgen.preprocessing._tabular import check_categories
 from sklearn_dpgen.schema import RelationalSchema, Table
 from sklearn_dpgen.schema._csv import in_format
@@ -382,6 +383,9 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         self._is_dict = isinstance(tables, Mapping)
         tables = self._tables_in_format(tables)
         given = tables if self._is_dict else {schema.root: tables}
+        beside = self.public if isinstance(self.public, Mapping) else {schema.root: self.public}
+        for table, source in itertools.product(given.values(), beside.values()):
+            check_other_files(source, table)
         rows = read_person_rows(tables, layout.declared, layout.encoders)
         self._frame_kinds = {name: frame_kind(table) for name, table in given.items()}
         records = PersonRecords(layout, rows)

@@ -15,7 +15,11 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._declarations import Maybe, demand, list_of
-from sklearn_dpgen.preprocessing._public_table import PUBLIC_TABLE, declared_public
+from sklearn_dpgen.preprocessing._public_table import (
+    PUBLIC_TABLE,
+    check_other_files,
+    declared_public,
+)
 from sklearn_dpgen.preprocessing._records import check_saved_encoder
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.schema import Schema
@@ -431,6 +435,7 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
 
     def _read(self, X, y, *, seed):
         """Open the records and count single columns, so that a source can fail uncharged."""
+        check_other_files(self.public, X)
         table = declared_table(self)
         fit_columns(table.encoder, X, self.unit, y)
         self._learn_kind(X)
@@ -654,11 +659,15 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
 
     @property
     def schema_(self) -> Schema:
-        """The schema, with the discovered labels of open columns; it may be published."""
+        """The schema, with the discovered labels of open columns; it may be published.
+
+        The paths of a public table are left out.
+        """
         check_is_fitted(self)
         fitted = self.encoder_.schema
         return self.schema._with(
-            {n: fitted[n] if n in self.schema.open_columns else c for n, c in self.schema.items()}
+            {n: fitted[n] if n in self.schema.open_columns else c for n, c in self.schema.items()},
+            public=(),
         )
 
     @property

@@ -1,12 +1,15 @@
 """Estimators take the path of a schema file, and errors offer the names that were meant."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicValueError
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import TabularMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import (
@@ -15,6 +18,7 @@ from sklearn_dpgen.schema import (
     RelationalSchema,
     Schema,
     Table,
+    export_schema,
     read_schema,
 )
 from sklearn_dpgen.tables import RelationalSampler, TableSampler
@@ -33,7 +37,9 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["one.yaml", "one.json", Path("one.yaml")])
-@pytest.mark.parametrize("kind", [TableSampler, TabularMechanism, TabularEncoder])
+@pytest.mark.parametrize(
+    "kind", [TableSampler, TabularMechanism, TabularEncoder, PrivateEvolutionSampler]
+)
 def test_an_estimator_takes_a_path(folder, path, kind):
     estimator = kind(schema=path)
     assert estimator.schema == SCHEMA
@@ -41,6 +47,41 @@ def test_an_estimator_takes_a_path(folder, path, kind):
     (folder / path).unlink()
     assert clone(estimator).schema == SCHEMA
     assert estimator.get_params()["schema"] == SCHEMA
+
+
+def test_evolution_plans_by_a_path(folder):
+    plans = [PrivateEvolutionSampler(1.0, schema=s).plan(400) for s in ("one.yaml", SCHEMA)]
+    assert plans[0] == plans[1]
+    # A sampler of a domain has no schema.
+    assert PrivateSignedMeasureSampler().schema is None
+
+
+def test_the_public_table_is_another_file_than_the_private_one(folder):
+    frame = pd.DataFrame({"age": range(40), "land": ["NO", "SE"] * 20})
+    for name in ("private.csv", "other.csv"):
+        frame.to_csv(name, index=False)
+    (folder / "link.csv").symlink_to(folder / "private.csv")
+    ledger = PrivacyLedger.create("a.ledger", dataset="a", epsilon=300.0, delta=1e-3)
+    given = {"epsilon": 200.0, "population_size": 20, "max_iter": 1, "ledger": ledger}
+    for public in ("private.csv", "link.csv", "p*.csv", ["other.csv", "private.csv"]):
+        for declared in (
+            {"schema": Schema(SCHEMA, public=public)},
+            {"schema": SCHEMA, "public": public},
+        ):
+            for X in ("private.csv", [folder / "private.csv"]):
+                with pytest.raises(PublicValueError, match="public must be another file"):
+                    TableSampler(**given, **declared).fit(X)
+    tables = RelationalSchema({"people": Table(SCHEMA)})
+    for public in ("link.csv", {"people": "link.csv"}):
+        with pytest.raises(PublicValueError, match="public must be another file"):
+            RelationalSampler(2.0, schema=tables, public=public).fit({"people": "private.csv"})
+    assert ledger.spent() == 0
+    fitted = TableSampler(**given, schema=Schema(SCHEMA, public="other.csv")).fit("private.csv")
+    assert fitted.privacy_.public_tables.keys() == {"public"}
+    # The path stays with the curator.
+    assert fitted.schema_ == SCHEMA
+    for form in ("frictionless", "csvw"):
+        assert "other.csv" not in json.dumps(export_schema(fitted.schema, form))
 
 
 def test_set_params_takes_a_path(folder):
