@@ -77,8 +77,14 @@ def name_advice(name: str, columns: Iterable[tuple[str, Column]]) -> str:
         return f"put the text in quotes: '{name}'"
     if name.lower() in ("null", "none", "nan", "na"):
         return "write None for missing values"
-    near = get_close_matches(name, [own for own, _ in columns], n=1)
-    return f"did you mean {near[0]!r}?" if near else f"put texts in quotes, as '{name}'"
+    names = [own for own, _ in columns]
+    if near := get_close_matches(name, names, n=1):
+        return f"did you mean {near[0]!r}?"
+    if not names:
+        return f"put texts in quotes, as '{name}'"
+    more = ", ..." if len(names) > _MOST_LABELS else ""
+    shown = ", ".join(map(repr, names[:_MOST_LABELS])) + more
+    return f"it has {shown}; put texts in quotes, as '{name}'"
 
 
 def undeclared_in(name: str, column: Column, values: Any) -> str | None:

@@ -225,6 +225,7 @@ MISTAKES = {
     "x-ray > 3": "put the name in backticks: `x-ray`",
     "'a' > 3": "the name of a column stands without quotes",
     "sexx == 'F'": "'sexx' is no column of the schema: did you mean 'sex'?",
+    "city == 'F'": "'city' is no column of the schema: it has 'age', 'length of stay', 'ward'",
     "PLZ == 01067": "put codes in quotes: '01067'",
     "PLZ == 10115": "Column 'PLZ' has no label 10115: quote it: '10115'",
     "`grade in school` == '1'": "has no label '1': write 1, unquoted",
