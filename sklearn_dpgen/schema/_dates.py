@@ -131,7 +131,8 @@ class Datetime(IntervalColumn):
         if not isinstance(self.resolution, str) or self.resolution not in RESOLUTIONS:
             words = ["min" if word == "m" else word for word in RESOLUTIONS]
             raise PublicValueError(
-                f"resolution must be one of {words}, got {given_as(self.resolution)}."
+                f"resolution must be one of {words}, got {given_as(self.resolution)}"
+                f"{_resolution_advice(self.resolution)}."
             )
         if self.format is not None:
             resolution = _format_resolution(self.format)
@@ -361,6 +362,14 @@ def _as_datetime(value, field):
     if stamp.tz is None:
         return stamp.to_pydatetime(), None
     return stamp.tz_convert("UTC").tz_localize(None).to_pydatetime(), str(stamp.tz)
+
+
+def _resolution_advice(word):
+    """Return which word stands for one such as "day" or "minutes"."""
+    text = word.strip().lower().removesuffix("s") if isinstance(word, str) else ""
+    meant = {"d": "D", "day": "D", "daily": "D", "date": "D", "hour": "h", "minute": "min"}
+    meant |= {"second": "s", "sec": "s", "millisecond": "ms", "microsecond": "us"}
+    return f": write {meant[text]}" if text in meant else ""
 
 
 def iso_stamp(value):

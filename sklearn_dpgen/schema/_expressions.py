@@ -4,7 +4,6 @@ import ast
 import datetime
 import keyword
 import math
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,12 @@ from pandas.api.types import is_list_like
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
 from sklearn_dpgen.schema._column import Column
 from sklearn_dpgen.schema._dates import Datetime, iso_stamp
+from sklearn_dpgen.schema._expression_advice import (
+    QUOTED,
+    advice_on,
+    name_advice,
+    undeclared_in,
+)
 from sklearn_dpgen.schema._labels import Ordinal
 from sklearn_dpgen.schema._rules import Implication, Inequality, Rule, Sum
 
@@ -25,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Scope", "read_named_rule", "read_rule", "read_where", "rule_text", "shown_rule"]
 
 _MOST_CHARACTERS = 10_000
-# A text in quotes, which stays as it is, or the name of a column in backticks.
-_QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`([^`]+)`")
 _ORDER: dict[type, str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FORMS = (
@@ -34,6 +37,7 @@ _FORMS = (
     "by 'or' where they are of one column"
 )
 
+_UNQUOTED = "write numbers without quotes"
 _NO_DATE = ("has a date in another form", "dates are in ISO 8601: write '2019-02-01', in quotes")
 
 
@@ -95,7 +99,13 @@ def read_rule(text: str, scope: "Scope", what: str = "rules") -> Rule:
     fault = None
     try:
         if arrow:
-            sides = [_Reader(side, what, scope) for side in (given, then)]
+            sides = [_Reader(side.strip(), what, scope) for side in (given, then)]
+            if any(
+                isinstance(side.tree, ast.Name | ast.Attribute | ast.Constant) for side in sides
+            ):
+                raise PublicValueError(
+                    "both sides of => must be conditions; write >= for 'at least'."
+                )
             sets = [side.conjunction(side.tree) for side in sides]
             return Implication(*({scope.name(c): v for c, v in own.items()} for own in sets))
         reader = _Reader(text, what, scope)
@@ -277,6 +287,11 @@ class Scope:
         else:
             self._tables = {name: schema[name].schema for name in _above(schema, table)}
 
+    @property
+    def columns(self) -> list[tuple[str, Column]]:
+        """The names and declarations of all columns, of all tables."""
+        return [item for columns in self._tables.values() for item in columns.items()]
+
     def find(self, prefix: str | None, name: str) -> tuple[Any, str]:
         """Return the table and the name of a column; an error says why there is none.
 
@@ -347,7 +362,7 @@ def _is_plain(name):
 
 def _split_arrow(text):
     """Split a text at an arrow outside of quotes."""
-    hidden = _QUOTED.sub(lambda match: "_" * len(match[0]), text)
+    hidden = QUOTED.sub(lambda match: "_" * len(match[0]), text)
     at = hidden.find("=>")
     return (text, "", "") if at < 0 else (text[:at], "=>", text[at + 2 :])
 
@@ -362,7 +377,7 @@ class _Reader:
             raise PublicValueError(f"{what} must have at most {_MOST_CHARACTERS} characters.")
         tree: ast.expr | None = None
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            tree = ast.parse(_QUOTED.sub(self._hide, text).strip(), mode="eval").body
+            tree = ast.parse(QUOTED.sub(self._hide, text).strip(), mode="eval").body
         if tree is None:
             raise self.fault("cannot be read")
         self.tree: ast.expr = tree
@@ -374,9 +389,11 @@ class _Reader:
         self._quoted[name] = match[1]
         return name
 
-    def fault(self, what, advice=f"it must be {_FORMS}"):
+    def fault(self, what, advice=None):
         """Return the error that says what is wrong, and what to write."""
-        return PublicValueError(f"{self.what} {self.text!r} {what}: {advice}.")
+        names = [name for name, _ in self.scope.columns]
+        advice = advice or advice_on(self.text, names) or f"it must be {_FORMS}"
+        return PublicValueError(_ended(f"{self.what} {self.text!r} {what}: {advice}"))
 
     def named(self, name):
         """Return a name as it is written in backticks."""
@@ -436,7 +453,10 @@ class _Reader:
             return self.scope.find(*parts)
         except PublicValueError as error:
             fault = str(error)
-        raise PublicValueError(f"{self.what} {self.text!r}: {fault}.")
+        if parts[0] is None and fault.endswith("of the schema"):
+            names = [name for name, _ in self.scope.columns]
+            fault += f": {advice_on(self.text, names) or name_advice(parts[1], self.scope.columns)}"
+        raise PublicValueError(_ended(f"{self.what} {self.text!r}: {fault}"))
 
     def values(self, column, sign, node, *, is_mirrored):
         """Return the values and intervals that compare with a constant."""
@@ -447,7 +467,12 @@ class _Reader:
             given = [self.constant(item, declared) for item in node.elts]
         else:
             given = [self.constant(node, declared)]
+        fault = undeclared_in(column[1], declared, given)
+        if fault is not None:
+            raise PublicValueError(_ended(f"{self.what} {self.text!r}: {fault}"))
         if isinstance(sign, ast.In | ast.Eq | ast.Is):
+            if hasattr(declared, "low") and not all(_is_inside(v, declared) for v in given):
+                raise self.beyond(column, declared)
             return given
         if isinstance(sign, ast.NotIn | ast.NotEq | ast.IsNot):
             return self.others(declared, given)
@@ -462,14 +487,21 @@ class _Reader:
             at = labels.index(value)
             kept = {"<": labels[:at], "<=": labels[: at + 1], ">": labels[at + 1 :]}
             return list(kept.get(mark, labels[at:]))
+        if isinstance(value, str) and hasattr(declared, "low"):
+            raise self.fault("compares a number with a text", _UNQUOTED)
         if value is None or isinstance(value, str | bool) or not hasattr(declared, "low"):
             raise self.fault("orders what has no order")
         low, high = _bounds(declared)
         ends = (low, value) if mark.startswith("<") else (value, high)
-        if ends[0] > ends[1]:
-            raise self.fault("leaves no value")
+        if ends[0] > ends[1] or (ends[0] == ends[1] and len(mark) == 1):
+            raise self.beyond(column, declared)
         sides: dict[str, Any] = {"<": "left", "<=": "both", ">": "right", ">=": "both"}
         return [pd.Interval(*ends, closed=sides[mark])]
+
+    def beyond(self, column, declared):
+        """Return the error that says the bounds of a column."""
+        low, high = (_constant(end).strip("'") for end in _bounds(declared))
+        return self.fault("leaves no value", f"the bounds of {column[1]!r} are {low} to {high}")
 
     def others(self, declared, given):
         """Return the declared values but for some; nulls are neither."""
@@ -477,7 +509,7 @@ class _Reader:
         if labels is not None:
             return [label for label in labels if label not in given]
         if any(isinstance(value, str | bool) for value in given):
-            raise self.fault("compares a number with a text")
+            raise self.fault("compares a number with a text", _UNQUOTED)
         low, high = _bounds(declared)
         rest = [pd.Interval(low, high, closed="both")]
         for value in given:
@@ -508,7 +540,9 @@ class _Reader:
         if not isinstance(node, ast.Constant) or not isinstance(
             node.value, str | int | float | None
         ):
-            raise self.fault("compares with what is no value")
+            name = node.id if isinstance(node, ast.Name) else None
+            advice = None if name is None else self.value_advice(self.named(name))
+            raise self.fault("compares with what is no value", advice)
         value = node.value
         if sign < 0:
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -521,6 +555,14 @@ class _Reader:
             value = stamp
         return value
 
+    def value_advice(self, name):
+        """Return what to write in place of a name that stands where a value is expected."""
+        if any(name == own for own, _ in self.scope.columns):
+            return f"a condition compares a column with a value, and {name!r} is a column"
+        own = advice_on(self.text, [own for own, _ in self.scope.columns])
+        # Without columns, as a name that is near to one is a text here all the same.
+        return own or name_advice(name, [])
+
     def sum_of(self, node):
         """Return the columns that a node adds, or an empty list for another node."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -528,6 +570,10 @@ class _Reader:
             return parts[0] + parts[1] if all(parts) else []
         column = self.column(node)
         return [] if column is None else [self.scope.name(column)]
+
+
+def _ended(text):
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def _labels(declared):
@@ -544,6 +590,14 @@ def _bounds(declared):
     """Return the declared bounds of numbers or dates."""
     ends = declared.low, declared.high
     return tuple(pd.Timestamp(end) if _is_date(declared) else float(end) for end in ends)
+
+
+def _is_inside(value, declared):
+    """Return whether a number or date is within its bounds; others have other faults."""
+    if value is None or isinstance(value, str | bool):
+        return True
+    low, high = _bounds(declared)
+    return low <= value <= high
 
 
 def _is_date(declared):

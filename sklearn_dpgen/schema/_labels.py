@@ -28,6 +28,7 @@ from sklearn_dpgen.schema._column import (
 from sklearn_dpgen.utils._validation import Integral, Real, call_quietly
 
 _EXACT_INTEGERS = 2**53
+_MOST_SHOWN = 5
 # Types whose hash is known to be cheap and safe.
 _HASHABLE = {bool, int, float, str, type(None), type(pd.NA), type(pd.NaT)}
 
@@ -507,6 +508,15 @@ def _paths(labels, hierarchy):
 def _as_labels(labels, field, *, can_be_empty=False):
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise PublicValueError(f"{field} must be a sequence of labels.")
+    if isinstance(labels, Mapping):
+        # Their meanings would be dropped in silence.
+        shown = ", ".join(map(repr, [*labels][:_MOST_SHOWN])) + ", ..." * (
+            len(labels) > _MOST_SHOWN
+        )
+        raise PublicValueError(
+            f"{field} must be a list of labels, got a mapping: write [{shown}], and what they mean "
+            "in description."
+        )
     if isinstance(labels, set | frozenset):
         # The order of strings in a set differs between processes.
         raise PublicValueError(f"{field} must be in a fixed order, got a set: pass a list.")

@@ -9,6 +9,7 @@ import pandas as pd
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.schema._column import given_as
 from sklearn_dpgen.schema._dates import Datetime, iso_stamp
+from sklearn_dpgen.schema._expression_advice import undeclared_in
 from sklearn_dpgen.schema._expressions import Scope, read_rule, rule_text
 from sklearn_dpgen.schema._rules import (
     FunctionalDependency,
@@ -29,6 +30,7 @@ RULES: dict[str, type[Any]] = {
     "functional_dependency": FunctionalDependency,
 }
 _NAMES = {rule: name for name, rule in RULES.items()}
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _INTERVAL = {"low", "high", "closed"}
 
 
@@ -48,7 +50,15 @@ def read_rules(rules: Any, scope: Scope) -> tuple[Rule, ...]:
     """
     if isinstance(rules, str | Mapping) or not isinstance(rules, Sequence):
         raise PublicTypeError(f"rules must be a list of rules, got {given_as(rules)}.")
-    return tuple(_read(rule, scope, f"rules[{i}]") for i, rule in enumerate(rules))
+    return tuple(
+        _read(rule, scope, f"rules[{i}]{_place(i) if len(rules) > 1 else ''}")
+        for i, rule in enumerate(rules)
+    )
+
+
+def _place(i):
+    """Return the place of a rule for readers, who count from one."""
+    return f" (the {_ORDINALS[i]} rule)" if i < len(_ORDINALS) else f" (rule {i + 1})"
 
 
 def _read(given, scope, what):
@@ -64,8 +74,17 @@ def _read(given, scope, what):
             scope.place(name)
         except PublicError as error:
             fault = fault or str(error)
+    if fault is None and isinstance(given, Implication):
+        fault = next(
+            (
+                found
+                for name, values in (*given.given.items(), *given.then.items())
+                if (found := undeclared_in(name, scope.declared(name), values)) is not None
+            ),
+            None,
+        )
     if fault is not None:
-        raise PublicValueError(f"{what}: {fault}.")
+        raise PublicValueError(f"{what}: {fault}{'' if fault.endswith('?') else '.'}")
     return given
 
 

@@ -5,7 +5,6 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +18,7 @@ from sklearn_dpgen.schema._codebook import GAP, read_codebook
 from sklearn_dpgen.schema._column import Column, Identifier, IntervalColumn, given_as
 from sklearn_dpgen.schema._csv import CsvFormat
 from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._declaration_advice import misplaced_fault, type_fault, unknown_fault
 from sklearn_dpgen.schema._expressions import Scope
 from sklearn_dpgen.schema._labels import Categorical, OpenCategorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
@@ -450,6 +450,8 @@ class Schema(Mapping):
                 raise PublicValueError(
                     f"{offered(unknown, ['columns', *TABLE_WORDS])} in the declaration of a table."
                 )
+        elif (fault := misplaced_fault(declaration, TABLE_WORDS)) is not None:
+            raise PublicValueError(fault)
         columns = {name: _column_from_dict(name, own, folder) for name, own in declaration.items()}
         found = cls(columns, **words)
         for path in found.public:
@@ -534,11 +536,7 @@ def _column_from_dict(name, entry, folder=None):
     given = dict(entry)
     kind = given.pop("type", None)
     if not isinstance(kind, str) or kind not in TYPES:
-        found = get_close_matches(kind, TYPES, n=1) if isinstance(kind, str) else []
-        near = f": did you mean {found[0]!r}?" if found else ""
-        raise PublicValueError(
-            f"Column {name!r}: type must be one of {list(TYPES)}, got {given_as(kind)}{near}."
-        )
+        raise PublicValueError(f"Column {name!r}: {type_fault(kind, given, TYPES)}")
     if "categories_from" in given and kind in ("categorical", "open_categorical", "ordinal"):
         if "categories" in given:
             raise PublicValueError(
@@ -553,7 +551,7 @@ def _column_from_dict(name, entry, folder=None):
     unknown = [key for key in given if key not in words]
     missing = [f.name for f in known if f.default is MISSING and f.name not in given]
     if unknown or missing:
-        fault = offered(unknown, ["type", *words]) if unknown else f"missing {missing}"
+        fault = unknown_fault(unknown, ["type", *words]) if unknown else f"missing {missing}"
         raise PublicValueError(f"Column {name!r}: {fault} in a {kind} declaration.")
     try:
         return TYPES[kind](**given)

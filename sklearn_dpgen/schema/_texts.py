@@ -6,7 +6,7 @@ YAML 1.2 agree on it, and otherwise a text. So ``NO``, ``00501``, ``12:30`` and 
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -116,11 +116,18 @@ def read_declaration(text: str, path: str, what: str = "text") -> Any:
     return (read_json if path.lower().endswith(".json") else read_yaml)(text, what)
 
 
-def offered(unknown: list, words: Iterable[str]) -> str:
-    """Return a text about unknown words of a declaration, with the nearest and all allowed ones."""
-    words = list(words)
-    near = [match for word in unknown for match in get_close_matches(str(word), words, n=1)]
-    hint = f" (did you mean {', '.join(map(repr, near))}?)" if near else ""
+def offered(unknown: list, words: Iterable[str], meant: Mapping[Any, str] | None = None) -> str:
+    """Return a text about unknown words of a declaration, with the nearest and all allowed ones.
+
+    Words that are known to be ``meant`` by others come before those of near spellings.
+    """
+    words, meant = list(words), meant or {}
+    near = [
+        match
+        for word in unknown
+        for match in ([meant[word]] if word in meant else get_close_matches(str(word), words, n=1))
+    ]
+    hint = f" (did you mean {', '.join(map(repr, dict.fromkeys(near)))}?)" if near else ""
     return f"unknown {unknown}{hint}, not one of {words},"
 
 

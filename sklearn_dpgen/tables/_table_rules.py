@@ -25,6 +25,7 @@ from sklearn_dpgen.schema import (
 )
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import Derived, MadeUpColumn
+from sklearn_dpgen.schema._expression_advice import undeclared_in
 from sklearn_dpgen.schema._rules import Rule, columns_of
 from sklearn_dpgen.tables._conditional_sampling import checked_interval, read_conditions
 from sklearn_dpgen.tables._distributions import LogLinearTerm
@@ -350,6 +351,10 @@ class TableRules:
             _check_comparable(rule, schema)
             self.inequalities.append((rule, label))
         elif isinstance(rule, Implication):
+            for name, values in (*rule.given.items(), *rule.then.items()):
+                fault = undeclared_in(name, schema[name], values)
+                if fault is not None:
+                    raise PublicValueError(fault)
             sides = (self.value_sets(side) for side in (rule.given, rule.then))
             self.implications.append((*sides, label))
         elif isinstance(rule, Sum):

@@ -1,6 +1,7 @@
 """Conditions and rules as texts: what they mean, and that nothing else is read."""
 
 import datetime
+import re
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ SCHEMA = Schema(
         "grade": Ordinal(["low", "mid", "high"]),
         "admitted": Datetime("2020-01-01", "2021-01-01"),
         "discharged": Datetime("2020-01-01", "2021-01-01"),
+        "note": Categorical(["=>", "`x` and"]),
         "a": Numeric(0, 50),
         "b": Numeric(0, 50),
     }
@@ -62,8 +64,8 @@ LAST = pd.Timestamp("2021-01-01")
             "admitted > '2020-06-01'",
             {"admitted": [pd.Interval(pd.Timestamp("2020-06-01"), LAST, closed="right")]},
         ),
-        ("age >= 65 and ward == '`x` and'", {"age": [pd.Interval(65, 100.0, closed="both")],
-                                             "ward": ["`x` and"]}),
+        ("age >= 65 and note == '`x` and'", {"age": [pd.Interval(65, 100.0, closed="both")],
+                                             "note": ["`x` and"]}),
     ],
 )  # fmt: skip
 def test_a_condition_is_what_it_says(text, expected):
@@ -150,8 +152,8 @@ def test_an_unknown_column_is_named():
         ("discharged > admitted", Inequality("admitted", "discharged", strict=True)),
         ("`length of stay` == a + b", Sum("length of stay", ["a", "b"])),
         (
-            "ward == '=>' and age == 3 => grade == 'low'",
-            Implication({"ward": ["=>"], "age": [3]}, then={"grade": ["low"]}),
+            "note == '=>' and age == 3 => grade == 'low'",
+            Implication({"note": ["=>"], "age": [3]}, then={"grade": ["low"]}),
         ),
         (
             "age < 18 => ward in ['A', 'B']",
@@ -194,6 +196,91 @@ UP = pd.Interval(65, float("inf"), closed="left")
 )
 def test_a_rule_is_shown_as_its_text(rule, text):
     assert shown_rule(rule, Scope(SCHEMA)) == text
+
+
+CODES = Schema(
+    dict(SCHEMA)
+    | {
+        "sex": Categorical(["F", "M"]),
+        "Raucher": Categorical(["ja", "nein"]),
+        "PLZ": Categorical(["10115", "01067"]),
+        "grade in school": Categorical([1, 2]),
+        "x-ray": Numeric(0, 5000),
+        "Größe": Numeric(0, 5000),
+    }
+)
+MISTAKES = {
+    "a = 5": "write == in place of =.",
+    "Größe = 5": "write == in place of =.",
+    "a =< 5": "write <= in place of =<",
+    "a => 5": "write >= ",
+    "a <> 5": "write != in place of <>",
+    "a > 1 & b > 1": "write 'and' in place of &",
+    "a > 1 AND b > 1": "in small letters",
+    "a is null": "write == None",
+    "a is not null": "write != None",
+    "sex == F": "put texts in quotes, as 'F'",
+    "sex == ‘F’": "write plain quotes",
+    "length of stay > 3": "put the name in backticks: `length of stay`",
+    "x-ray > 3": "put the name in backticks: `x-ray`",
+    "'a' > 3": "the name of a column stands without quotes",
+    "sexx == 'F'": "'sexx' is no column of the schema: did you mean 'sex'?",
+    "city == 'F'": "'city' is no column of the schema: it has 'age', 'length of stay', 'ward'",
+    "PLZ == 01067": "put codes in quotes: '01067'",
+    "PLZ == 10115": "Column 'PLZ' has no label 10115: quote it: '10115'",
+    "`grade in school` == '1'": "has no label '1': write 1, unquoted",
+    "Raucher == 'nien'": "Column 'Raucher' has no label 'nien': did you mean 'nein'?",
+    "Raucher in ['ja', 'xx']": "Column 'Raucher' has no label 'xx': it has 'ja', 'nein'",
+    "Raucher != 'xx'": "Column 'Raucher' has no label 'xx'",
+    "a > 100,5": "write numbers with a decimal point: 100.5",
+    "`x-ray` > 5001": "the bounds of 'x-ray' are 0 to 5000",
+    "a == 77": "the bounds of 'a' are 0 to 50",
+    "a < 0": "the bounds of 'a' are 0 to 50",
+    "a > '3'": "write numbers without quotes",
+    "admitted > '2025-01-01'": "the bounds of 'admitted' are 2020-01-01 to 2021-01-01",
+    "admitted > 2020-02-03": "put dates in quotes",
+    "age == b": "and 'b' is a column",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_each_mistake_has_its_own_advice(text):
+    with pytest.raises(ValueError, match=re.escape(MISTAKES[text])) as caught:
+        read_where(text, CODES)
+    assert "it must be comparisons" not in str(caught.value)
+    with pytest.raises(ValueError, match=re.escape(MISTAKES[text])):
+        read_rule(f"b == 1 => {text}" if "=>" not in text else text, Scope(CODES))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sex == 'F' and a == 50",
+        "PLZ == '01067' and a >= 0.5",
+        "`grade in school` in [1,2]",
+        "sex in ['F', 'M'] and Größe <= 5000",
+        "ward == None",
+        "a <= 77",
+    ],
+)
+def test_twins_without_the_mistakes_are_read(text):
+    assert read_where(text, CODES)
+
+
+def test_an_undeclared_label_of_a_rule_is_named_with_its_rule():
+    entry = {"type": "implication", "given": {"a": 1}, "then": {"Raucher": "nien"}}
+    message = r"rules\[2\] \(the third rule\): Column 'Raucher' has no label 'nien': did you"
+    rules = ["a <= b", "sex == 'F' => a <= 10", entry]
+    with pytest.raises(ValueError, match=message):
+        Schema(dict(CODES), rules=rules)
+    with pytest.raises(ValueError, match=message):
+        Schema(dict(CODES), rules=[*rules[:2], Implication({"a": 1}, {"Raucher": "nien"})])
+    with pytest.raises(ValueError, match=r"\(the third rule\) .*'Raucher' has no label 'nien'"):
+        Schema(dict(CODES), rules=[*rules[:2], "a == 1 => Raucher == 'nien'"])
+    with pytest.raises(ValueError, match=r"constraints\[0\], Implication: .* no label 'nien'"):
+        TableRules([Implication({"a": 1}, {"Raucher": "nien"})], CODES)
+    entry["then"] = {"Raucher": "nein"}
+    assert len(Schema(dict(CODES), rules=rules).rules) == 3
 
 
 STAYS = """\

@@ -247,7 +247,8 @@ def test_a_wrong_rule_of_tables_is_refused_before_a_budget_is_spent(run, hospita
         "visits.cost <= patients.age": "'patients.age' is no column of the schema",
         "1 == 2": "must name columns of one table",
         "previous.sex == 'f' => cost == 0": "'previous.sex' is no column",
-        "cost < 0 => sex == 'f'": "The rules are not valid. Table 'visits': rules[0], Implication",
+        "cost < 0 => sex == 'f'": "the bounds of 'cost' are 0 to",
+        "sex <= cost": "The rules are not valid. Table 'visits': rules[0], Inequality",
     }
     for rule, fault in faults.items():
         done = run("synthesize", *FIT, *CSV, "--rule", rule)

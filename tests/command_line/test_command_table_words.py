@@ -176,7 +176,8 @@ def test_rules_are_checked_before_a_record_is_read(run, hospital):
     (hospital / "wrong.yaml").write_text(text, encoding="utf-8")
     done = run("synthesize", "stays.csv", *FIT, "wrong.yaml", "--out", "out")
     assert done.code == 2
-    assert "rules[0] 'Ankunft <= Entlassung': 'Ankunft' is no column" in done.err
+    fault = "rules[0] (the first rule) 'Ankunft <= Entlassung': 'Ankunft' is no column"
+    assert fault in done.err
 
 
 @pytest.mark.slow

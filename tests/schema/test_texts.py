@@ -164,3 +164,48 @@ def test_texts_that_look_like_numbers_are_refused_beside_numbers():
     assert categories("00501, '10001'") == ("00501", "10001")
     mixed = Schema({"a": Categorical(["08", 10, "1e5", "x"])})
     assert Schema.from_yaml(mixed.to_yaml()) == mixed
+
+
+COLUMN = "a: {type: numeric, low: 0, high: 1}\n"
+TABLES = "tables:\n  t:\n    columns:\n      a: {type: numeric, low: 0, high: 1}\n"
+# Declarations that are nearly right, what is said about them, and what is right.
+ADVICE = [
+    ("unit: pid\n" + COLUMN, "unit is a word of the table: put the columns under 'columns'"),
+    ("rules: [a <= b]\n" + COLUMN, "rules is a word of the table: put the columns under"),
+    ("delimiter: ';'\n" + COLUMN, "delimiter is a word of the table: put the columns under"),
+    ("encoding: cp1252\n" + COLUMN, "encoding is a word of the table: put the columns under"),
+    ("public: census.csv\n" + COLUMN, "public is a word of the table: put the columns under"),
+    ("columns: [a]\n", "columns must map names to declarations, got a list"),
+    ("unit: pid\n" + TABLES, "unit must not stand beside tables: tables declare .* primary_key"),
+    ("rules: [a <= b]\n" + TABLES, "beside tables: give rules to the table of their rows"),
+    ("encoding: cp1252\n" + TABLES, "beside tables: give it to each of the tables"),
+    ("a: {typ: numeric, low: 0, high: 1}", r"'a': unknown \['typ'\]: did you mean 'type'\?"),
+    ("a: {low: 0, high: 1}", "'a': type must be one of .*, and is missing"),
+    ("a: {type: numeric, min: 0, max: 1}", "did you mean 'low', 'high'"),
+    ("a: {type: categorical, labels: [x, y]}", "did you mean 'categories'"),
+    ("a: {type: categorical, values: [x, y]}", "did you mean 'categories'"),
+    ("a: {type: int, low: 0, high: 1}", "write type: numeric, with integer: true"),
+    (
+        "a: {type: date, low: 2020-01-01, high: 2021-01-01}",
+        "write type: datetime, with resolution: D",
+    ),
+    ("a: {type: numerical, low: 0, high: 1}", "did you mean 'numeric'"),
+    (
+        "a: {type: datetime, low: 2020-01-01, high: 2021-01-01, resolution: day}",
+        "resolution must be one of .*, got the text 'day': write D",
+    ),
+    ("a: {type: categorical, categories: {1: yes, 2: no}}", r"mapping: write \[1, 2\]"),
+    ("a: {type: ordinal, categories: {1: yes, 2: no}}", r"mapping: write \[1, 2\]"),
+]
+
+
+@pytest.mark.parametrize(("text", "advice"), ADVICE, ids=[text[:60] for text, _ in ADVICE])
+def test_what_is_nearly_right_has_its_advice(text, advice):
+    with pytest.raises(ValueError, match=advice):
+        Schema.from_yaml(text)
+
+
+@pytest.mark.parametrize("name", ["unit", "rules", "public", "tables", "columns", "typ"])
+def test_a_column_may_have_any_name(name):
+    text = f"{name}: {{type: numeric, low: 0, high: 1}}\nb: {{type: categorical, categories: [1]}}"
+    assert [*Schema.from_yaml(text)] == [name, "b"]
