@@ -27,6 +27,7 @@ from sklearn_dpgen.exceptions import (
     PublicValueError,
     UnusedPublicTableWarning,
 )
+from sklearn_dpgen.ledger._unit import joined_ids
 from sklearn_dpgen.preprocessing._files import have_common_file, open_files
 from sklearn_dpgen.preprocessing._reader import read_blocks, to_pandas
 from sklearn_dpgen.preprocessing._sources import Source, is_paths, open_named
@@ -530,7 +531,7 @@ class _Reader:
         kept = weights > 0 if self._keys else known.any(axis=1) & (weights > 0)
         weights = weights[kept]
         cells = {name: tuple(part[kept] for part in parts) for name, parts in cells.items()}
-        keys = {key: pd.concat(parts)[kept] for key, parts in self._keys.items()}
+        keys = {key: pd.Series(joined_ids(parts))[kept] for key, parts in self._keys.items()}
         return PublicRows(schema, weights / weights.mean(), known[kept], sha256, cells, keys)
 
 

@@ -180,7 +180,8 @@ def _codes_of(entry):
 
 def _file_of(name):
     """Return the path of a table, relative to the metadata."""
-    return f"{quote(name, safe='')}.csv"
+    # A tilde, which is safe in a URL, may not begin a path of a data package.
+    return f"{quote(name, safe='').replace('~', '%7E')}.csv"
 
 
 def _frictionless(tables):

@@ -14,7 +14,7 @@ import pytest
 
 from sklearn_dpgen.auditing import _pools
 from sklearn_dpgen.ledger._unit import Persons, as_objects, joined_ids
-from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.preprocessing import TabularEncoder, _public_table
 from sklearn_dpgen.schema import Categorical, RelationalSchema, Schema, Table
 from sklearn_dpgen.tables import _person_rows, _records, _table_counter
 from sklearn_dpgen.tables._person_rows import persons_of_rows, read_person_rows, stages_of
@@ -129,6 +129,21 @@ def test_joined_ids_keep_a_common_dtype():
         assert joined_ids([part, part]).dtype == part.dtype
     assert joined_ids([]).tolist() == []
     assert joined_ids([pd.Index([1]), pd.Index([2], dtype="uint64")]).tolist() == [1, 2]
+
+
+def keys_of_public(parts):
+    encoder = TabularEncoder(COLUMNS, n_bins={}).fit(pd.DataFrame({"a": ["x"]}))
+    reader = _public_table._Reader(encoder.columns_, None, ["id"])
+    for part in parts:
+        reader.read(part)
+    return reader.rows(COLUMNS, None).keys["id"]
+
+
+def test_keys_of_public_tables_stay_apart(monkeypatch, tmp_path):
+    parts = source_of("chunks", [*PERSONS, 5.5], tmp_path)
+    assert keys_of_public(parts).tolist() == [*PERSONS, 5.5]
+    monkeypatch.setattr(_public_table, "joined_ids", joined_by_pandas)
+    assert keys_of_public(parts).nunique() < N
 
 
 def test_persons_of_tables_in_memory_and_of_audits_are_told_apart():
