@@ -321,3 +321,17 @@ def test_values_that_are_not_read_break_no_rule(run, folder):
     (folder / "table.csv").write_text(rows, encoding="utf-8")
     done = run("check", "schema.yaml", "table.csv", "--json")
     assert [rule["count"] for rule in done.json["rules"]] == [0, 0, 0]
+
+
+def test_a_folder_of_other_files_is_no_table(run, folder):
+    (folder / "both").mkdir()
+    (folder / "parts").mkdir()
+    table = pd.read_csv("table.csv")
+    for i in range(2):
+        table.to_csv(f"both/t{i}.csv", index=False)
+        pd.read_parquet("table.parquet").to_parquet(f"parts/t{i}.parquet")
+    done = run("check", "schema.yaml", "both")
+    assert done.code != 0
+    assert "both is a folder: a schema of one table needs a file" in done.all
+    # The twin: parts of one table.
+    assert run("check", "schema.yaml", "parts", "--json").json["n_rows"] == 400
