@@ -74,14 +74,16 @@ labels, values of another type, missing values. Numbers and dates outside their 
 by a fit, and other numbers rounded where integers are declared: they are counted, and are no
 failure. Columns that the schema does not declare are listed; a fit does not read them. Repeated
 identifiers are counted: if they identify persons, protect each person with all of their rows by
---unit, here and in the fit, or declare a relational schema.
+--unit, here and in the fit, or declare a relational schema. Rows that break a rule of the
+schema are counted, and are no failure; no synthetic row breaks it, so that a wrong rule makes wrong
+shares.
 
 With --public the output says which columns of a public table align with the schema, and how many of
 their cells are not known, because the schema does not declare them. That is no failure, and public.
 
 Of a relational schema, name each table by --table. Repeated and missing keys, rows without a
 parent, ties of the index and persons with more rows than max_rows are counted too, and are no
-failure. The tables are read as a whole.
+failure. Rules between its columns are not checked. The tables are read as a whole.
 
 Each fault has its first lines, or rows in a file without lines. The usual causes, such as a decimal
 comma, are found from the values, with the line of the schema or the command that mends them: for
@@ -299,7 +301,8 @@ def _read_table(files, table, columns, show_values):
     finder = Finder(table.schema, table.keys, show_values=show_values)
     frames = list(_frames_of(files, columns, finder))
     frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*columns])
-    return _nothing_found() | finder.found() | {"faults": {}, "n_rows": len(frame)}, frame
+    found = _nothing_found() | finder.found() | {"faults": {}, "n_rows": len(frame)}
+    return found | ({"unchecked_rules": True} if table.rules else {}), frame
 
 
 def _text_of_tables(found, stops):
@@ -352,6 +355,13 @@ def _lines(found, is_relational=False):
         lines += [line for hint in own_hints.get(column, ()) for line in _hint_lines(hint)]
     for hint in other_hints:
         lines += _hint_lines(hint)
+    for rule in found.get("rules", ()):
+        if count := rule["count"]:
+            rows = "row breaks" if count == 1 else "rows break"
+            lines.append(f"{count} {rows} the rule {rule['rule']!r}; no synthetic row does")
+            lines.append(f"  {_places_text(rule['places'], count)}")
+    if found.get("unchecked_rules"):
+        lines.append("Its rules were not checked.")
     if any(hint["where"] == "schema" for hint in found["hints"]):
         lines.append("If the codebook agrees, add the indented lines to the columns in the schema.")
     if found.get("repeated_keys"):

@@ -67,6 +67,7 @@ class Finder:
         self._faults: dict[str, dict[str, _Fault]] = {}
         self._mended: dict[str, set[str]] = {}
         self._paths: dict[str, str] = {}
+        self._rules: list[tuple[str, Any, list[str], _Fault]] | None = None
 
     def look(
         self,
@@ -99,10 +100,33 @@ class Finder:
             mask = raw[name].isna().to_numpy()
             if mask.any() and not (name in self._schema and not self._is_identifier(name)):
                 self._add(name, "null", mask, path, places, raw[name])
+        self._look_at_rules(path, places, frame)
         for name, hashes in self._hashes.items():
             given = raw[name].notna().to_numpy()
             hashes.append(_hashes(raw[name][given]))
             self._hash_places[name].append((path, places[given]))
+
+    def _look_at_rules(self, path, places, frame):
+        """Count the rows that break a rule, among those whose values can be read."""
+        if not getattr(self._schema, "rules", ()):
+            return
+        import pandas as pd
+
+        from sklearn_dpgen.tables._table_rules import broken
+
+        if self._rules is None:
+            self._rules = _rules_of(self._schema)
+        read = {
+            name: _read(self._schema[name], frame[name])
+            for name in dict.fromkeys(n for _, _, names, _ in self._rules for n in names)
+        }
+        for _, rules, names, entry in self._rules:
+            is_valid = ~sum(read[name][1] for name in names).astype(bool)
+            values = {name: read[name][0][is_valid].reset_index(drop=True) for name in names}
+            own = places[is_valid][broken(rules, pd.DataFrame(values))]
+            entry.count += len(own)
+            first = own[: _N_PLACES - len(entry.places)]
+            entry.places += [(path, int(place)) for place in first]
 
     def _is_identifier(self, name):
         from sklearn_dpgen.schema import Identifier
@@ -140,6 +164,11 @@ class Finder:
             "hints": [hint.to_dict() for hint in self._hints(faults)],
             "repeated_keys": repeated,
         }
+        if self._rules is not None:
+            found["rules"] = [
+                {"rule": text, "count": entry.count, "places": self._placed(entry.places)}
+                for text, _, _, entry in self._rules
+            ]
         if self._show_values:
             found["values"] = {
                 n: {f: _shown(e.texts) for f, e in own.items() if e.texts}
@@ -221,6 +250,44 @@ class Finder:
         words = f"{n} {'has' if n == 1 else 'have'} no usual cause"
         hint = "" if self._show_values else "; --show-values shows the commonest"
         return [Hint(tuple(unexplained), n, words + hint)]
+
+
+def _rules_of(schema):
+    """Return the text, the rule, its columns and an empty fault of each rule of a schema."""
+    from sklearn_dpgen.schema._expressions import Scope, rule_text
+    from sklearn_dpgen.schema._rules import columns_of
+    from sklearn_dpgen.tables._table_rules import TableRules
+
+    scope = Scope(schema)
+    return [
+        (
+            rule_text(rule, scope) or f"{type(rule).__name__} of {', '.join(columns_of(rule))}",
+            TableRules([rule], schema),
+            [*columns_of(rule)],
+            _Fault(),
+        )
+        for rule in schema.rules
+    ]
+
+
+def _read(column, series):
+    """Return values as a sample has them, and the mask of those that are not valid."""
+    import numpy as np
+    import pandas as pd
+
+    from sklearn_dpgen.schema import Datetime
+    from sklearn_dpgen.schema._column import IntervalColumn
+
+    values, bad, null = column._read_quietly(series)
+    unknown = null | bad
+    if isinstance(column, Datetime):
+        moments = np.where(unknown, np.datetime64("NaT", "us"), values.view("datetime64[us]"))
+        values = column.in_zone(moments)
+    elif isinstance(column, IntervalColumn):
+        values = np.where(unknown, np.nan, values)
+    else:
+        values = column._values(column._codes(values, unknown), None)
+    return pd.Series(values), bad | (null & (not column.nullable))
 
 
 def _shown(texts):

@@ -297,6 +297,17 @@ def in_format(files: Sequence[str], form: "CsvFormat") -> list:
     return in_format([*files], form)
 
 
+def _check_parts(folder):
+    """Refuse a folder of files that are no parts of one Parquet table."""
+    names = [name.lower() for name in os.listdir(folder)]
+    endings = {e for own, e in _TABLE_ENDINGS.items() if any(n.endswith(own) for n in names)}
+    if endings and ".parquet" not in endings:
+        raise CommandError(
+            f"{folder} is a folder: a schema of one table needs a file, or a folder of Parquet "
+            "files. For several tables, declare tables in the schema."
+        )
+
+
 def in_folder(
     path: str, files: Sequence[str], tables: Mapping[str, Sequence[str]]
 ) -> tuple[Sequence[str], Mapping[str, Sequence[str]]]:
@@ -319,7 +330,10 @@ def in_folder(
     declaration = parse(read_text(path, "schema"), path)
     from sklearn_dpgen.schema._relational import is_relational
 
-    if not is_relational(declaration) or len(files) != 1 or not os.path.isdir(files[0]):
+    if len(files) != 1 or not os.path.isdir(files[0]):
+        return files, tables
+    if not is_relational(declaration):
+        _check_parts(files[0])
         return files, tables
     names = [name for name in declaration["tables"] if isinstance(name, str) and name not in tables]
     found = {name: _files_named(files[0], name) for name in names}

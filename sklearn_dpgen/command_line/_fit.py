@@ -520,9 +520,13 @@ def _result(sampler, rows, sizes, verdict, out, comparison, ledger, console):
     from sklearn_dpgen.accounting._wording import public_tables_text
 
     report, is_relational = sampler.privacy_, "" not in sizes
+    is_each = report.unit is not None and report.max_rows is None and not is_relational
+    # The default number of rows is that of persons, fewer than the rows of the table.
+    is_each = is_each and rows == max(round(sampler.n_records_), 1)
+    one_each = " One for each person; --rows draws more." * is_each
     lines = [
         f"epsilon {report.epsilon:g} at delta {report.delta:g}: {report.neighbouring}.",
-        drawn_text(rows, sizes if is_relational else None),
+        drawn_text(rows, sizes if is_relational else None) + one_each,
         *(f"  {out.path / name}" for name in out.written),
     ]
     for title, key in (("Fit for:", "fit"), ("Not for:", "not_fit")):

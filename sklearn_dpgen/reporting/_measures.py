@@ -4,7 +4,6 @@ import math
 from functools import partial
 
 import numpy as np
-import pandas as pd
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -38,7 +37,7 @@ from sklearn_dpgen.schema import (
     Schema,
 )
 from sklearn_dpgen.schema._expressions import Scope, shown_rule
-from sklearn_dpgen.tables._table_rules import TableRules
+from sklearn_dpgen.tables._table_rules import TableRules, broken
 from sklearn_dpgen.utils._html import clean
 
 __all__ = ["broken_shares", "detection_auc", "downstream_scores", "measure_tables"]
@@ -318,10 +317,6 @@ def _models(features, is_number, random_state):
     }
 
 
-# Relative rounding of floats that were written to a file and read again.
-_ROUNDING = 1e-9
-
-
 def broken_shares(frames, constraints, schema):
     """Return the share of the records of each table that break each rule.
 
@@ -340,25 +335,9 @@ def broken_shares(frames, constraints, schema):
     measures = []
     for rule in constraints:
         rules = TableRules([rule], schema)
-        shares = {name: float(_broken(rules, frame).mean()) for name, frame in frames.items()}
+        shares = {name: float(broken(rules, frame).mean()) for name, frame in frames.items()}
         measures.append({"rule": rule_words(rule, Scope(schema))} | shares)
     return measures
-
-
-def _broken(rules, frame):
-    computed = frame.copy()
-    kept = rules.project(computed)
-    for name in rules.derived:
-        kept &= _are_equal(computed[name], frame[name])
-    return ~kept
-
-
-def _are_equal(first, second):
-    equal = (first == second).to_numpy(dtype=bool, na_value=False)
-    if pd.api.types.is_float_dtype(first.dtype) and pd.api.types.is_numeric_dtype(second.dtype):
-        a, b = (part.to_numpy(dtype=np.float64, na_value=np.nan) for part in (first, second))
-        equal = equal | np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING)
-    return equal | (first.isna() & second.isna()).to_numpy(dtype=bool)
 
 
 def rule_words(rule, scope):

@@ -1,5 +1,6 @@
 """Figures from released counts and synthetic samples, and from nothing else of an estimator."""
 
+import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -404,10 +405,13 @@ def _counted(view, synthetic, weights=None):
             {"columns": part.columns} | _gap(view, part, codes, weights)
         )
     marginals = {1: _order(columns)} | {o: _order(parts) for o, parts in tables.items() if parts}
+    gaps = _pair_gaps(view, codes, weights)
     measures = {
         "columns": columns,
         "marginals": marginals,
-        "associations": associations(view.marginals_),
+        "associations": [
+            pair | gaps[frozenset(pair["columns"])] for pair in associations(view.marginals_)
+        ],
     }
     # Weighted rows of one person add up to one.
     n_units = float(len(synthetic) if weights is None else weights.sum())
@@ -428,12 +432,46 @@ def _gap(view, part, codes, weights=None):
     """
     drawn, released = sample_shares(part, codes, weights), part.counts / view.n_records_
     errors = np.broadcast_to(part.noise_scale, part.counts.shape) / view.n_records_
-    gaps = np.abs(drawn.ravel() - project_simplex(released.ravel()))
-    return {
-        "distance": min(float(gaps.sum() / 2), 1.0),
-        "noise": min(float(np.sqrt(2 / np.pi) * errors.sum() / 2), 1.0),
+    return _distances(drawn, released, errors, _n_units(codes, weights)) | {
         "met": float((np.abs(drawn - released) <= 2 * errors).mean()),
         "n_cells": int(part.counts.size),
+    }
+
+
+def _pair_gaps(view, codes, weights=None):
+    """Return the distances of each pair of columns, of the marginal with the least noise for it."""
+    best: dict[frozenset, dict] = {}
+    for part in view.marginals_:
+        drawn = sample_shares(part, codes, weights)
+        squares = np.square(np.broadcast_to(part.noise_scale, part.counts.shape))
+        for i, j in itertools.combinations(range(part.counts.ndim), 2):
+            others = tuple(k for k in range(part.counts.ndim) if k not in (i, j))
+            released = part.counts.sum(axis=others) / view.n_records_
+            errors = np.sqrt(squares.sum(axis=others)) / view.n_records_
+            found = _distances(drawn.sum(axis=others), released, errors, _n_units(codes, weights))
+            names = frozenset((part.columns[i], part.columns[j]))
+            if names not in best or found["noise"] < best[names]["noise"]:
+                best[names] = found
+    return best
+
+
+def _n_units(codes, weights):
+    """Return the number of draws of samples: of rows, or of persons."""
+    return float(len(next(iter(codes.values()))) if weights is None else weights.sum())
+
+
+def _distances(drawn, released, errors, n_units):
+    """Return how far shares of samples are from released ones, and what moves them by chance.
+
+    ``"noise"`` and ``"draw"`` are the mean distances that the noise of the releases and the draw
+    of the samples alone make.
+    """
+    shares = project_simplex(released.ravel())
+    draws = np.sqrt(shares * (1 - shares) / n_units)
+    return {
+        "distance": min(float(np.abs(drawn.ravel() - shares).sum() / 2), 1.0),
+        "noise": min(float(np.sqrt(2 / np.pi) * errors.sum() / 2), 1.0),
+        "draw": min(float(np.sqrt(2 / np.pi) * draws.sum() / 2), 1.0),
     }
 
 

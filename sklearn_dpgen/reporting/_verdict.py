@@ -27,6 +27,8 @@ __all__ = [
 
 # Noise that moves a larger share of the records hides the shares of a column.
 _NOISY = 0.1
+# Rows that are farther from released shares than noise and their draw explain, by more than this.
+_FAR = 0.1
 # Columns or pairs that are named; draws of noise that a pair must exceed, and groups of its values.
 _MOST_NAMED, _N_DRAWS, _N_GROUPS = 8, 199, 4
 # Standard deviations of a count that noise and drawing do not exceed, but once in 740 counts.
@@ -252,15 +254,19 @@ def verdict_of_release(measures, *, is_void):
 
 
 def _judge_columns(measures, fit, not_fit):
-    noisy = [c["name"] for c in measures["columns"] if c["noise"] > _NOISY]
-    clear = [c for c in measures["columns"] if c["noise"] <= _NOISY]
+    far = [c for c in measures["columns"] if _is_far(c)]
+    noisy = [c["name"] for c in measures["columns"] if c["noise"] > _NOISY and not _is_far(c)]
+    clear = [c for c in measures["columns"] if c["noise"] <= _NOISY and not _is_far(c)]
     if clear:
-        noise, far = (max(c[key] for c in clear) for key in ("noise", "distance"))
+        noise, distance = (max(c[key] for c in clear) for key in ("noise", "distance"))
         fit.append(
             f"Shares of single columns, in {len(clear)} of {len(measures['columns'])}: noise moves "
             f"at most {percent(noise)} of the {measures['counted']}, and the rows differ from the "
-            f"released shares by at most {percent(far)}."
+            f"released shares by at most {percent(distance)}."
         )
+    if far:
+        names = [c["name"] for c in far]
+        not_fit.append(_far_text(f"Shares of {_named(names)}", far, "shares", measures))
     if noisy:
         not_fit.append(
             f"Shares of {_named(noisy)}: noise alone moves more than {percent(_NOISY)} of the "
@@ -268,10 +274,28 @@ def _judge_columns(measures, fit, not_fit):
         )
 
 
+def _is_far(part):
+    """Return whether rows differ from released shares by clearly more than chance explains."""
+    return part.get("distance", 0.0) > part.get("noise", 0.0) + part.get("draw", 0.0) + _FAR
+
+
+def _far_text(what, parts, counted, measures):
+    distance, noise = (max(part[key] for part in parts) for key in ("distance", "noise"))
+    rule = " A declared rule may not fit the records." if measures.get("rules") else ""
+    return (
+        f"{what}: the rows differ from the released {counted} by up to {percent(distance)}, of "
+        f"which noise explains at most {percent(noise)}.{rule}"
+    )
+
+
 def _judge_pairs(measures, fit, not_fit):
     found = measures.get("associations") or []
-    clear, noise = ([p["columns"] for p in found if p["is_clear"] is is_clear]
-                    for is_clear in (True, False))  # fmt: skip
+    far = [p for p in found if p["is_clear"] and _is_far(p)]
+    clear = [p["columns"] for p in found if p["is_clear"] and not _is_far(p)]
+    noise = [p["columns"] for p in found if not p["is_clear"]]
+    if far:
+        names = [p["columns"] for p in far]
+        not_fit.append(_far_text(f"Associations of {_named(names)}", far, "counts", measures))
     if clear:
         fit.append(f"Associations of {_named(clear)}: their counts are above the noise.")
     if noise:
@@ -308,8 +332,12 @@ def _judge_models(part, found, fit, not_fit):
         f"{part['model']:.3f} on others ({part['score']}), where a constant predictor scores "
         f"{part['constant']:.3f}"
     )
-    own = [pair["is_clear"] for pair in found or () if part["target"] in pair["columns"]]
-    if gain < _GAIN:
+    pairs_of_target = [pair for pair in found or () if part["target"] in pair["columns"]]
+    own = [pair["is_clear"] for pair in pairs_of_target]
+    far = [pair["columns"] for pair in pairs_of_target if pair["is_clear"] and _is_far(pair)]
+    if far:
+        not_fit.append(f"{words}. But the rows do not follow the released counts of {_named(far)}.")
+    elif gain < _GAIN:
         not_fit.append(f"{words}: there is nothing to learn from these rows.")
     elif own and not any(own):
         not_fit.append(

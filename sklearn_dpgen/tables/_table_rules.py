@@ -35,6 +35,7 @@ __all__ = [
     "ValueSet",
     "barred_pairs",
     "barred_term",
+    "broken",
     "check_measured",
     "is_number",
     "possible_cells",
@@ -453,6 +454,27 @@ class TableRules:
         for given, then, _ in self.implications:
             kept &= fulfils(frame, given, then)
         return kept
+
+
+# Relative rounding of floats that were written to a file and read again.
+_ROUNDING = 1e-9
+
+
+def broken(rules, frame):
+    """Return the mask of the records that break rules, also those of computed columns."""
+    computed = frame.copy()
+    kept = rules.project(computed)
+    for name in rules.derived:
+        kept &= _are_equal(computed[name], frame[name])
+    return ~kept
+
+
+def _are_equal(first, second):
+    equal = (first == second).to_numpy(dtype=bool, na_value=False)
+    if pd.api.types.is_float_dtype(first.dtype) and pd.api.types.is_numeric_dtype(second.dtype):
+        a, b = (part.to_numpy(dtype=np.float64, na_value=np.nan) for part in (first, second))
+        equal = equal | np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING)
+    return equal | (first.isna() & second.isna()).to_numpy(dtype=bool)
 
 
 def check_measured(schema, sampler):

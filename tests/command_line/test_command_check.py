@@ -268,3 +268,70 @@ def test_other_files_are_not_read(run, folder):
     done = run("check", "public/schema.yaml")
     assert done.code == 1
     assert "in the folder of the schema" in done.all
+
+
+RULES = """\
+columns:
+  start: {type: datetime, low: 2020-01-01, high: 2024-12-31, resolution: D, nullable: true}
+  end: {type: datetime, low: 2020-01-01, high: 2024-12-31, resolution: D}
+  a: {type: numeric, low: 0, high: 9, integer: true}
+  b: {type: numeric, low: 0, high: 9, integer: true}
+  c: {type: numeric, low: 0, high: 18, integer: true}
+  sex: {type: categorical, categories: [f, m]}
+  pregnant: {type: categorical, categories: ["no", "yes"], nullable: true}
+rules: [start <= end, c == a + b, sex == 'm' => pregnant == 'no']
+"""
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_rows_that_break_rules_are_counted(run, folder, form):
+    (folder / "schema.yaml").write_text(RULES, encoding="utf-8")
+    table = pd.DataFrame(
+        [
+            ("2021-01-01", "2021-02-01", 1, 2, 3, "f", "yes"),
+            ("2021-03-01", "2021-02-01", 1, 2, 4, "m", "no"),
+            (None, "2021-02-01", 1, 2, 3, "m", "yes"),
+            ("2021-03-01", "2021-03-01", 9, 9, 18, "m", None),
+            ("2022-03-01", "2021-03-01", 0, 0, 1, "f", "no"),
+        ],
+        columns=["start", "end", "a", "b", "c", "sex", "pregnant"],
+    )
+    first = 2 if form == "csv" else 1
+    write = table.to_csv if form == "csv" else table.to_parquet
+    write(f"table.{form}", index=False)
+    done = run("check", "schema.yaml", f"table.{form}", "--json")
+    assert done.code == 0
+    assert done.json["private"]
+    found = [(rule["count"], [*rule["places"]]) for rule in done.json["rules"]]
+    word = "line" if form == "csv" else "row"
+    expected = [(2, [1, 4]), (2, [1, 4]), (1, [2])]
+    assert found == [(n, [{word: p + first} for p in places]) for n, places in expected]
+    text = run("check", "schema.yaml", f"table.{form}").out
+    assert "2 rows break the rule 'start <= end'; no synthetic row does" in text
+    assert "1 row breaks the rule" in text
+    # The twin: the rules hold, and nothing is said.
+    write_kept = table.iloc[[0]].to_csv if form == "csv" else table.iloc[[0]].to_parquet
+    write_kept(f"table.{form}", index=False)
+    assert "the rule" not in run("check", "schema.yaml", f"table.{form}").out
+
+
+def test_values_that_are_not_read_break_no_rule(run, folder):
+    (folder / "schema.yaml").write_text(RULES, encoding="utf-8")
+    rows = "start,end,a,b,c,sex,pregnant\nx,2021-01-01,1,x,3,z,yes\n"
+    (folder / "table.csv").write_text(rows, encoding="utf-8")
+    done = run("check", "schema.yaml", "table.csv", "--json")
+    assert [rule["count"] for rule in done.json["rules"]] == [0, 0, 0]
+
+
+def test_a_folder_of_other_files_is_no_table(run, folder):
+    (folder / "both").mkdir()
+    (folder / "parts").mkdir()
+    table = pd.read_csv("table.csv")
+    for i in range(2):
+        table.to_csv(f"both/t{i}.csv", index=False)
+        pd.read_parquet("table.parquet").to_parquet(f"parts/t{i}.parquet")
+    done = run("check", "schema.yaml", "both")
+    assert done.code != 0
+    assert "both is a folder: a schema of one table needs a file" in done.all
+    # The twin: parts of one table.
+    assert run("check", "schema.yaml", "parts", "--json").json["n_rows"] == 400

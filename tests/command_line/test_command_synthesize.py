@@ -87,6 +87,11 @@ def test_persons_are_protected(run):
     done = run("synthesize", "table.csv", *FIT, "--unit", "who", "--json")
     assert done.json["report"]["unit"] == "who"
     assert done.json["rows"] == 50
+    again = run("synthesize", "table.csv", *FIT, "--unit", "who", "--overwrite")
+    assert "50 synthetic rows. One for each person; --rows draws more." in again.out
+    more = run("synthesize", "table.csv", *FIT, "--unit", "who", "--overwrite", "--rows", "70")
+    assert "70 synthetic rows." in more.out
+    assert "One for each person" not in more.out
     assert "who" not in pd.read_csv("out/synthetic.csv").columns
 
 

@@ -197,6 +197,43 @@ def test_rules_that_rows_break_are_named():
     assert any("in each row c ≤ d." in line for line in verdict["fit"])
 
 
+def test_rows_far_from_the_releases_are_no_use():
+    """A rule that the records contradict moves the rows away from all that was counted."""
+    records = frame()
+    # The twin: of records that keep the rule nothing is far.
+    for is_kept in (True, False):
+        own = records if is_kept else records.assign(age=records["pension"], pension=records["age"])
+        rules = [Inequality("age", "pension")]
+        sampler = TableSampler(5.0, 1e-6, schema=SCHEMA, target="ill", constraints=rules).fit(own)
+        verdict = QualityReport.from_estimator(sampler, n_samples=2000).to_dict()["verdict"]
+        fit, not_fit = "\n".join(verdict["fit"]), "\n".join(verdict["not_fit"])
+        if is_kept:
+            assert "A declared rule may not fit" not in not_fit
+        else:
+            assert "in 3 of 3" not in fit
+            assert "the rows differ from the released shares by up to" in not_fit
+            assert "A declared rule may not fit the records." in not_fit
+
+
+@pytest.mark.parametrize(("distance", "n_far"), [(0.46, 1), (0.11, 0)])
+def test_columns_far_from_the_releases_are_named(distance, n_far):
+    part = {"name": "s", "noise": 0.018, "draw": 0.01, "distance": distance}
+    near = part | {"name": "t", "distance": 0.02}
+    pairs = [part | {"columns": ("t", "s"), "is_clear": True}]
+    model = {"target": "t", "score": "accuracy", "model": 0.9, "constant": 0.5}
+    measures = {"n_samples": 9, "counted": "records", "columns": [part, near], "marginals": {}}
+    measures |= {"associations": pairs, "predictability": [model]}
+    verdict = verdict_of_release(measures, is_void=False)
+    fit, not_fit = "\n".join(verdict["fit"]), "\n".join(verdict["not_fit"])
+    assert f"Shares of single columns, in {2 - n_far} of 2" in fit
+    assert ("Shares of s: the rows differ from the released shares by up to 46%" in not_fit) is (
+        n_far == 1
+    )
+    assert ("Associations of t × s" in fit) is (n_far == 0)
+    assert ("Models of t" in fit) is (n_far == 0)
+    assert "declared rule" not in not_fit
+
+
 @pytest.mark.parametrize("is_clear", [True, False])
 def test_models_of_noise_are_no_use(is_clear):
     part = {"target": "ill", "score": "accuracy", "model": 0.9, "constant": 0.5}
