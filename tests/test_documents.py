@@ -138,12 +138,18 @@ def test_the_schema_of_the_readme_reads_a_csv(tmp_path):
     (text,) = re.findall(r"^\.\. code-block:: yaml\n\n((?: {4}.*\n)+)", page, flags=re.M)
     schema = Schema.from_yaml(textwrap.dedent(text))
     path = tmp_path / "patients.csv"
+    head = "patient,age,bmi,admitted,discharged,smoker"
+    # Two stays of each patient.
     rows = "\n".join(
-        f"P-{i},{20 + i % 60},{25 + i % 7 / 10},2022-03-0{i % 9 + 1},no" for i in range(500)
+        f"P-{i // 2},{20 + i % 60},{25 + i % 7 / 10},0{i % 9 + 1}/03/2022,1{i % 9}/04/2022,no"
+        for i in range(1000)
     )
-    path.write_text(f"patient,age,bmi,admitted,smoker\nP,30,,2022-03-04,yes\n{rows}\n", "utf-8")
-    drawn = TableSampler(1.0, 1e-6, schema=schema).fit(str(path)).sample(50)
-    assert list(drawn) == ["patient", "age", "bmi", "admitted", "smoker"]
+    path.write_text(f"{head}\nP,unknown,,04/03/2022,05/03/2022,yes\n{rows}\n", "utf-8")
+    sampler = TableSampler(1.0, 1e-6, schema=schema).fit(str(path))
+    assert sampler.privacy_.unit == "patient"
+    drawn = sampler.sample(50)
+    assert list(drawn) == head.split(",")
+    assert (drawn["admitted"] <= drawn["discharged"]).all()
     # Of the ids nothing is learned: rows are numbered.
     assert drawn["patient"].tolist() == list(range(50))
     assert drawn["admitted"].dt.normalize().equals(drawn["admitted"])
