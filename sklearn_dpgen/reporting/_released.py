@@ -406,7 +406,7 @@ def _counted(view, synthetic, weights=None):
         )
     marginals = {1: _order(columns)} | {o: _order(parts) for o, parts in tables.items() if parts}
     gaps = _pair_gaps(view, codes, weights)
-    measures = {
+    measures: dict[str, Any] = {
         "columns": columns,
         "marginals": marginals,
         "associations": [
