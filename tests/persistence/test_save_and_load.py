@@ -182,7 +182,12 @@ def with_secrets(name, tmp_path):
     estimator = clone(case.estimator)
     neighbours = getattr(estimator, "neighbours", "replace_one")
     ledger = PrivacyLedger.create(
-        tmp_path / "secret-ledger", dataset="a", epsilon=1e4, delta=0.01, neighbours=neighbours
+        tmp_path / "secret-ledger",
+        dataset="a",
+        epsilon=1e4,
+        delta=0.01,
+        neighbours=neighbours,
+        unit="who" if case.has_unit else None,
     )
     estimator.set_params(ledger=ledger, random_state=SECRET_SEED)
     frame = FRAME[list(case.columns)]
