@@ -245,8 +245,13 @@ def _of_number(text):
     return set()
 
 
-def hints_of(name: str, column: "Column", causes: Mapping[Cause, int]) -> list[Hint]:
-    """Return what probably mends the values of a column, from the number of values by cause."""
+def hints_of(
+    name: str, column: "Column", causes: Mapping[Cause, int], n_fitting: int = 0
+) -> list[Hint]:
+    """Return what probably mends the values of a column, from the number of values by cause.
+
+    A word on how all values are written is no remedy where most of them fit without it.
+    """
     by_kind: dict[str, Counter] = {}
     for cause, n in causes.items():
         by_kind.setdefault(cause.kind, Counter())[cause.text] += n
@@ -255,6 +260,12 @@ def hints_of(name: str, column: "Column", causes: Mapping[Cause, int]) -> list[H
     def add(n, one, many, *lines):
         words = f"{n} is {one}" if n == 1 else f"{n} are {many}"
         hints.append(Hint((name,), n, words, lines, "schema" if lines else None))
+
+    def add_way(n, one, many, *lines):
+        if n_fitting > n:
+            end = ", unlike most of the column: correct {} in the file"
+            return add(n, one + end.format("it"), many + end.format("them"))
+        return add(n, one, many, *lines)
 
     if codes := by_kind.get("missing"):
         declared = [json.dumps(code, ensure_ascii=False) for code in column.missing]
@@ -266,11 +277,12 @@ def hints_of(name: str, column: "Column", causes: Mapping[Cause, int]) -> list[H
         best = [form for form in _FORMS if formats[form] == max(formats.values())]
         best = best[:1] if not _is_ambiguous(best) else best[:2]
         lines = map(_format_line, best)
-        add(max(formats.values()), "a date in another format", "dates in another format", *lines)
+        one, many = "a date in another format", "dates in another format"
+        add_way(max(formats.values()), one, many, *lines)
     if by_kind.get("serial"):
         end = "of a spreadsheet: export the dates as texts"
         add(by_kind["serial"].total(), f"a day number {end}", f"day numbers {end}")
-    _add_numbers(add, by_kind)
+    _add_numbers(add, add_way, by_kind)
     for kind, words in _WORDS_OF.items():
         if n := by_kind.get(kind, Counter()).total():
             add(n, *words)
@@ -285,7 +297,7 @@ def _format_line(form):
     return f"format: {json.dumps(form)}"
 
 
-def _add_numbers(add, by_kind):
+def _add_numbers(add, add_way, by_kind):
     """Add the hints for numbers with commas, marks of thousands, and currencies."""
     decimal, marks = by_kind.get("decimal", Counter()), by_kind.get("thousands", Counter())
     currency = by_kind.get("currency", Counter())
@@ -298,16 +310,16 @@ def _add_numbers(add, by_kind):
     lines = ('decimal: ","', f"thousands: {json.dumps(mark)}")
     if mark == "," and n_decimal == n_marks:
         end = "with a comma, either of decimals or of thousands"
-        add(n_marks, f"a number {end}", f"numbers {end}", *lines)
+        add_way(n_marks, f"a number {end}", f"numbers {end}", *lines)
     elif n_decimal and n_marks and mark != ",":
         end = "with a decimal comma and marks of thousands"
-        add(max(n_decimal, n_marks), f"a number {end}", f"numbers {end}", "\n".join(lines))
+        add_way(max(n_decimal, n_marks), f"a number {end}", f"numbers {end}", "\n".join(lines))
     elif n_decimal > n_marks:
         end = "with a decimal comma"
-        add(n_decimal, f"a number {end}", f"numbers {end}", lines[0])
+        add_way(n_decimal, f"a number {end}", f"numbers {end}", lines[0])
     elif n_marks:
         end = "with marks of thousands"
-        add(n_marks, f"a number {end}", f"numbers {end}", lines[1])
+        add_way(n_marks, f"a number {end}", f"numbers {end}", lines[1])
 
 
 _READERS = {

@@ -65,6 +65,7 @@ class Finder:
         self._hashes: dict[str, list[np.ndarray]] = {name: [] for name in ids}
         self._hash_places: dict[str, list[tuple[str, np.ndarray]]] = {n: [] for n in self._hashes}
         self._faults: dict[str, dict[str, _Fault]] = {}
+        self._n_fitting: Counter = Counter()
         self._mended: dict[str, set[str]] = {}
         self._paths: dict[str, str] = {}
         self._rules: list[tuple[str, Any, list[str], _Fault]] | None = None
@@ -93,9 +94,12 @@ class Finder:
 
         self._paths[path] = word
         for name, column in self._schema.items():
+            fits = raw[name].notna().to_numpy()
             for fault, mask in find_faults(column, frame[name]).items():
+                fits = fits & ~mask
                 if mask.any():
                     self._add(name, fault, mask, path, places, raw[name])
+            self._n_fitting[name] += int(fits.sum())
         for name in self._keys:
             mask = raw[name].isna().to_numpy()
             if mask.any() and not (name in self._schema and not self._is_identifier(name)):
@@ -219,7 +223,7 @@ class Finder:
                     unexplained[name] = entry.count - entry.n_explained
             for kind in _OF_SPELLING:
                 n_spelled[name] += causes.pop(Cause(kind), 0)
-            hints += hints_of(name, self._schema[name], causes)
+            hints += hints_of(name, self._schema[name], causes, self._n_fitting[name])
             is_coded = any(cause.kind == "missing" for cause in causes)
             if "null" in own and not is_coded and not self._is_identifier(name):
                 n = own["null"].count

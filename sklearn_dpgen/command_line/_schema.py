@@ -248,9 +248,13 @@ def run_draft(arguments, console: Console) -> int:
     if draft.missing:
         lines.append("Declare, from public knowledge alone:")
         lines += [f"  {name!r}: {', '.join(fields)}" for name, fields in draft.missing.items()]
+    noted = _noted(drafts) if is_codebook else []
+    if noted:
+        lines += ["Noted in comments, and not declared:", *(f"  {note}" for note in noted)]
     lines.append(f"Review the draft, then run: sklearn-dpgen check {out}")
     gaps = {name: [*fields] for name, fields in draft.missing.items()}
     document = {"out": str(out), "n_columns": n_columns, "suggested": suggested, "missing": gaps}
+    document["noted"] = noted
     return console.result("\n".join(lines), document)
 
 
@@ -263,6 +267,16 @@ def _advice(drafts, is_relational):
     (draft,) = drafts.values()
     keys = [n for n, entry in draft.declaration.items() if entry["type"] == "identifier"]
     return _ONE_TABLE.format(examples=f" (perhaps {', '.join(keys[:3])})" if keys else "")
+
+
+def _noted(drafts):
+    """Return what metadata say and a draft does not declare, such as who is protected."""
+    found = []
+    for table, draft in drafts.items():
+        place = f"{table}: " if table else ""
+        found += [f"{place}{remark}" for remark in draft.remarks]
+        found += [f"{place}{name!r}: {note}" for name, note in draft.notes.items()]
+    return found
 
 
 def _suggested(drafts):

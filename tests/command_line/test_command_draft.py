@@ -445,3 +445,16 @@ def test_the_json_schema_of_schema_files(run):
     assert run("json-schema", "--out", "words.json").code == 2
     assert run("json-schema", "--out", "words.json", "--overwrite").code == 0
     assert run("json-schema", "--out", "words.yaml").code == 2
+
+
+def test_what_metadata_say_and_a_draft_does_not_declare_is_listed(run, folder):
+    """Without this a release of an exported schema would protect rows for persons."""
+    (folder / "own.yaml").write_text(
+        "unit: who\ncolumns:\n  who: {type: identifier}\n  age: {type: numeric, low: 0, high: 99}\n"
+    )
+    assert run("export-schema", "own.yaml", "--to", "frictionless", "--out", "p.json").code == 0
+    done = run("draft-schema", "p.json", "--out", "again.yaml")
+    assert "Noted in comments, and not declared:\n" in done.out
+    assert "  unit: who\n" in done.out
+    # Of a table, notes are suggestions by names.
+    assert "Noted in comments" not in run("draft-schema", "table.csv", "--out", "t.yaml").out

@@ -168,7 +168,7 @@ def test_lines_of_a_relational_schema(run, messy, folder):
     assert found["stays"]["places"]["who"] == {"missing_key": [{"line": lines[1][4]}]}
     assert found["stays"]["faults"]["who"]["missing_key"] == 1
     text = run("check", "tables.yaml", *options).out
-    assert 'decimal: ","' in text
+    assert "with a decimal comma, unlike most of the column" in text
     assert all(secret not in text for secret in SECRETS)
 
 
@@ -333,3 +333,19 @@ def test_blocks_of_a_file_keep_their_places(messy, monkeypatch):
     parts = [*numbered_frames(["messy.csv"], {"who": None})]
     assert len(parts) > 10
     assert np.concatenate([places for _, places, _ in parts]).tolist() == lines
+
+
+@pytest.mark.parametrize(("n_iso", "is_declared"), [(20, False), (2, True)])
+def test_few_values_that_are_written_otherwise_are_to_be_corrected(run, folder, n_iso, is_declared):
+    """A word for the whole column would make faults of those that fit."""
+    schema = "day: {type: datetime, low: 2010-01-01, high: 2022-12-31, resolution: D}\n"
+    schema += "cost: {type: numeric, low: 0, high: 10}\n"
+    (folder / "few.yaml").write_text(schema, encoding="utf-8")
+    rows = ["2020-02-13,1.5"] * n_iso + ['13.02.2020,"7,5"'] * 3
+    (folder / "few.csv").write_text("\n".join(["day,cost", *rows]) + "\n", encoding="utf-8")
+    found = run("check", "few.yaml", "few.csv", "--json").json
+    lines = [line for hint in found["hints"] for line in hint["mends"]]
+    assert any(line.startswith("format") for line in lines) == is_declared
+    assert any(line.startswith("decimal") for line in lines) == is_declared
+    shown = run("check", "few.yaml", "few.csv").out
+    assert ("3 are dates in another format, unlike most of the column" in shown) != is_declared
