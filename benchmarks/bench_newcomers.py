@@ -97,7 +97,7 @@ class Newcomer:
         self.expect(step, "no traceback", "Traceback" not in done.stderr, text)
         return done.stdout + done.stderr
 
-    def release(self, *table, schema, secrets, arguments=()):
+    def release(self, *table, schema, secrets, unit=None, arguments=()):
         """From a completed schema to a signed folder, as every newcomer goes."""
         text = self.succeed("check the schema", "check", schema)
         self.expect("check the schema", "valid", "valid schema" in text, text)
@@ -106,10 +106,15 @@ class Newcomer:
         self.expect("check the table", "fits", re.search("fits? the schema", checked), checked)
         budget = ("--epsilon", 2, "--delta", 1e-6)
         self.succeed("plan", "plan", "--schema", schema, "--rows", 1000, *budget)
-        self.succeed("ledger", "ledger", "init", "all.ledger", "--dataset", self.name, *budget)
+        ledger = ("ledger", "init", "all.ledger", "--dataset", self.name, *budget)
+        self.succeed("ledger", *ledger, *(() if unit is None else ("--unit", unit)))
         made = ("synthesize", *table, "--schema", schema, *budget, "--ledger", "all.ledger")
         made = (*made, "--signing-key", "key.pem", *arguments)
         out = self.succeed("synthesize", *made, "--out", "release", "--not-private-report")
+        warned = [line for line in out.splitlines() if line.startswith("warning: ")]
+        # That the comparison with the private rows is private, is wanted.
+        others = [line for line in warned if "NOT-PRIVATE" not in line]
+        self.expect("synthesize", "no other warning", not others, others)
         self.expect("synthesize", "says what the rows are fit for", "Fit for:" in out, out)
         self.succeed("verify", "verify", "release", "--public-key", "public.pem")
         refused = self.succeed("again", *made, "--out", "again", code=1)
@@ -188,7 +193,11 @@ def hospital(folder, rng):
     told = newcomer.succeed("first check", "check", "first.yaml", "stays.csv", code=1)
     newcomer.expect("first check", "names the encoding", "encoding: cp1252" in told, told)
     files = newcomer.release(
-        "stays.csv", schema="schema.yaml", secrets=[*secrets, "stabil"], arguments=["--rows", 900]
+        "stays.csv",
+        schema="schema.yaml",
+        secrets=[*secrets, "stabil"],
+        unit="Patient-ID",
+        arguments=["--rows", 900],
     )
     path = files.get("synthetic.csv")
     newcomer.expect("publish", "a CSV file, like the input", path is not None, [*files])
@@ -227,14 +236,13 @@ def survey(folder, rng):
     newcomer = Newcomer("survey", folder)
     n, questions = 2000, [f"q{i:03d}" for i in range(120)]
     mood = rng.normal(size=n)
-    frame = pd.DataFrame({"id": [f"{i:06d}" for i in range(n)]})
-    frame["year of birth"] = rng.integers(1930, 2006, n)
-    frame["weight"] = np.round(rng.gamma(4, 0.25, n), 3)
+    columns: dict[str, object] = {"id": [f"{i:06d}" for i in range(n)]}
+    columns["year of birth"] = rng.integers(1930, 2006, n)
+    columns["weight"] = np.round(rng.gamma(4, 0.25, n), 3)
     for i, name in enumerate(questions):
-        answer = np.clip(np.round(3 + 0.8 * mood * (i % 3 - 1) + rng.normal(size=n)), 1, 5).astype(
-            int
-        )
-        frame[name] = np.where(rng.random(n) < 0.05, rng.choice([8, 9], n), answer)
+        answer = np.round(3 + 0.8 * mood * (i % 3 - 1) + rng.normal(size=n)).clip(1, 5).astype(int)
+        columns[name] = np.where(rng.random(n) < 0.05, rng.choice([8, 9], n), answer)
+    frame = pd.DataFrame(columns)
     frame.to_csv(folder / "survey.csv", index=False)
     text = newcomer.succeed("draft", "draft-schema", "survey.csv", "--out", "draft.yaml")
     newcomer.expect(
@@ -292,7 +300,7 @@ def visits(folder, rng):
     frame.to_csv(tables / "visits.csv", index=False)
     (folder / "hospital.yaml").write_text(VISITS)
     newcomer.succeed("draft", "draft-schema", "tables", "--out", "draft.yaml")
-    files = newcomer.release("tables", schema="hospital.yaml", secrets=[])
+    files = newcomer.release("tables", schema="hospital.yaml", secrets=[], unit="patient")
     made = {
         name: pd.read_csv(files[f"synthetic-{name}.csv"], dtype=str)
         for name in ("patients", "visits")

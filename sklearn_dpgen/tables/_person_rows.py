@@ -603,6 +603,7 @@ def _places(stage, keys, upper, parents):
                 f"foreign_key {stage.foreign_key!r} must be of the type of the primary key "
                 f"{upper.primary_key!r} of table {upper.name!r}, {ALIKE}"
             )
+    keys, parents = pd.Index(keys), pd.Index(parents)
     if keys.dtype != parents.dtype:
         # As objects, since common dtypes are floats, in which integers above 2^53 are equal.
         keys, parents = (pd.Index(as_objects(part), dtype=object) for part in (keys, parents))

@@ -89,7 +89,8 @@ def test_estimates_are_those_of_the_bootstrap(sampler):
 
 
 def test_refits_charge_nothing_and_leave_the_sampler_alone(tmp_path):
-    ledger = PrivacyLedger.create(tmp_path / "ledger.json", dataset="panel", epsilon=9, delta=1e-3)
+    cap = {"dataset": "panel", "epsilon": 9, "delta": 1e-3, "unit": "id"}
+    ledger = PrivacyLedger.create(tmp_path / "ledger.json", **cap)
     sampler = fitted(ledger=ledger)
     spent, before = ledger.spent(), vars(sampler).copy()
     first, again = (estimate_by_refits(sampler, statistic, n_refits=2) for _ in range(2))
