@@ -416,9 +416,11 @@ def test_dependence_at_the_level_of_chapters(fitted):
     assert 0.02 < drawn["code"].isna().mean() < 0.1
     flat = sampler_of(Schema(dict(SCHEMA) | {"code": Categorical(LABELS, nullable=True)}))
     worse = error_of(flat.fit(hospital()).sample(4000, random_state=1))
-    # Over seeds .16 ± .04, and .49 without chapters.
-    assert error_of(drawn) < 0.3
-    assert error_of(drawn) < 0.8 * worse
+    # Single fits have .16 ± .04, and .49 without chapters.
+    others = [sampler_of(random_state=seed).fit(hospital()) for seed in (1, 2)]
+    errors = [error_of(fit.sample(4000, random_state=1)) for fit in (fitted, *others)]
+    assert np.mean(errors) < 0.2
+    assert max(errors) < 0.8 * worse
     # Chapters do depend on the age.
     shuffled = hospital().assign(age=hospital(seed=1)["age"].sample(frac=1, random_state=0).array)
     assert error_of(shuffled) > 0.4
