@@ -278,7 +278,7 @@ def other(ledger):
     """Another process that has begun to fit for the same folder, under the same ledger."""
     command = [sys.executable, "-c", _WAITS, "synthesize", "table.csv", *FIT, "--ledger", "l.db"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + 600
     while not os.path.exists("fitting") and time.monotonic() < give_up:
         time.sleep(0.01)
     yield process
@@ -294,7 +294,7 @@ def test_of_two_processes_that_are_given_one_folder_one_is_refused(run, ledger, 
         assert "already spent" not in done.err
     assert ledger.report().charges == ()
     Path("go").touch()
-    assert other.wait(timeout=120) == 0
+    assert other.wait(timeout=600) == 0
     assert len(ledger.report().charges) == 1
     pages = {"card.html", "card.json", "card.md", "report.html", "schema.yaml"}
     names = {"model.safetensors", "release.json", "synthetic.csv"}
@@ -314,7 +314,7 @@ def test_a_claim_that_any_process_can_make_loses_a_release(run, ledger, other, m
     assert done.code == 0
     mkdir(Path("out/.sklearn-dpgen-unfinished"))
     Path("go").touch()
-    assert other.wait(timeout=120) == 0
+    assert other.wait(timeout=600) == 0
     assert len(ledger.report().charges) == 2
     assert os.listdir("out").count("model.safetensors") == 1
 
