@@ -1,12 +1,38 @@
-"""A look at the releases of a fit, and garbage collection that leaves out what stays."""
+"""A look at the releases of a fit, examples that stay the same, and what tests share besides."""
 
 import gc
+import re
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, ThresholdedLaplaceRun
+
+# No example depends on chance, and no failure on the load of the machine. The slow run explores.
+_PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("same", derandomize=True, **_PATIENT)
+settings.register_profile("explore", derandomize=False, print_blob=True, **_PATIENT)
+settings.load_profile("same")
+
+_PRIVATE = re.compile(
+    r"sklearn_dpgen[\w.]*\._[a-z]"
+    r"|from sklearn_dpgen[\w.]* import (?:[^(\n]*\b_[a-z]|\([^)]*\b_[a-z])",
+    flags=re.IGNORECASE,
+)
+
+
+@cache
+def is_whitebox(path):
+    """Return whether a module of tests names private modules or objects of the package."""
+    return _PRIVATE.search(path.read_text(encoding="utf-8")) is not None
+
+
+def pytest_itemcollected(item):
+    if is_whitebox(item.path):
+        item.add_marker(pytest.mark.whitebox)
 
 
 @pytest.hookimpl(hookwrapper=True)
