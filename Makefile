@@ -6,6 +6,8 @@ BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PYTEST = -m pytest -n 2 --dist worksteal
+# Tests start Python many times: modules are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Versions of Python for `make test-pythons`; one that is not installed is skipped.
 PYTHONS ?= python3.11 python3.12 python3.13

@@ -145,7 +145,7 @@ def effective_parameters(estimator: BaseEstimator) -> dict[str, Any]:
 
 def _is_declared(estimator, name):
     """Return whether None of a parameter stands for a declaration of the schema."""
-    return isinstance(inspect.getattr_static(type(estimator), name, None), DeclaredParameter)
+    return name in type(estimator)._declared_names
 
 
 class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
@@ -193,9 +193,17 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
     noise = "float"
     # A fit loads PyTorch only if the estimator computes with it.
     _uses_torch = True
+    # Those that a DeclaredParameter reads, found once: every clone asks for all parameters.
+    _declared_names: frozenset[str] = frozenset()
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        names = {name for base in cls.__mro__ for name in vars(base)}
+        cls._declared_names = frozenset(
+            name
+            for name in names
+            if isinstance(inspect.getattr_static(cls, name), DeclaredParameter)
+        )
         own = cls.__dict__.get("_parameter_constraints")
         if own is not None:
             cls._parameter_constraints = PrivateEstimator._parameter_constraints | own
