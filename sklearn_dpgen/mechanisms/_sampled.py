@@ -333,7 +333,7 @@ def _noise_scale(stratum, epsilon, delta, n_releases, projections):
     return math.nextafter(multiplier * stratum.sensitivity, math.inf) if multiplier else 0.0
 
 
-@functools.lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=2048)
 def _noise_multiplier(epsilon, delta, rate, n_releases, projections):
     """Calibrate once for fits with the same plan, as this takes up to seconds."""
     check_budget(epsilon)

@@ -757,7 +757,7 @@ class ThresholdedLaplaceRun(CentralRun):
         return np.where(is_kept, noisy, 0.0)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=2048)
 def _laplace_scale(epsilon, delta, n_mechanisms):
     """Return the smallest scale at which the composition of Laplace mechanisms is private."""
     if math.isinf(epsilon):

@@ -1,5 +1,6 @@
 """Candidates of a private search: their parameters, and the budget of each."""
 
+import functools
 import inspect
 import warnings
 from collections.abc import Sequence
@@ -276,9 +277,15 @@ def is_dominated(report, run, *, at_least=0.0):
     at_least : float, default=0.0
         Smallest allowed ratio of the μ of the plan to the μ of the run.
     """
-    cost = dominating_gaussian(report.composable(), run.delta0)
+    cost = _cost(tuple(report.composable()), run.delta0)
     share = np.sqrt(cost.amount) / run.mu
     return bool(cost.delta <= run.delta0 and at_least <= share <= 1)
+
+
+@functools.lru_cache(maxsize=2048)
+def _cost(releases, delta):
+    """Compute once for plans with the same releases: parameters of many candidates cost nothing."""
+    return dominating_gaussian(releases, delta)
 
 
 def state_price(estimator, report):

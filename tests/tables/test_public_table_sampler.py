@@ -397,10 +397,17 @@ SETTINGS = {
 }
 
 
+# Each kind has some noise, and little or none in the default run.
+EACH_KIND = [
+    pytest.param(kind, setting, marks=[pytest.mark.slow] * (j < 2 and i % 2 != j))
+    for i, kind in enumerate(KINDS_OF_PUBLIC)
+    for j, setting in enumerate(["little", "no noise", "some"])
+]
+
+
 @pytest.mark.filterwarnings("ignore:Column 'job' of the public table")
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("kind", KINDS_OF_PUBLIC)
+@pytest.mark.parametrize(("kind", "setting"), EACH_KIND)
 def test_public_tables_of_any_kind(kind, setting, tmp_path):
     public, options = KINDS_OF_PUBLIC[kind], SETTINGS[setting]
     sampler = make(public=public, **FEW | options).fit(X)
