@@ -1,7 +1,6 @@
 """The price of selections: attained by exponential mechanisms, never exceeded, and composed."""
 
 import math
-import time
 from math import comb
 
 import numpy as np
@@ -300,11 +299,9 @@ def test_a_gaussian_release_between_two_selections_is_cheaper_than_before_them()
     assert 0.98 * composed < between < composed
 
 
-def test_composition_is_fast():
-    start = time.perf_counter()
+def test_a_composition_is_near_that_of_its_parts():
     releases = [(GaussianProfile(0.2), 1), (BoundedRangeProfile(0.0512, 30), 1)]
     joint = compose_epsilon(releases, 1e-5)
-    assert time.perf_counter() - start < 5
     pure = compose_epsilon([releases[0], (ApproximateProfile(0.0512), 30)], 1e-5)
     limit = GaussianProfile(math.sqrt(0.04 + 30 * 0.0512**2 / 4)).epsilon(1e-5)
     assert joint == pytest.approx(limit, rel=5e-3)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -114,6 +115,9 @@ def test_a_reader_that_went_away(folder):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_an_interrupt(folder):
+    import fcntl
+    import termios
+
     os.mkfifo("endless.csv")
     process = subprocess.Popen(
         [*COMMAND, "draft-schema", "endless.csv", "--codebook", "--out", "draft.yaml"],
@@ -124,9 +128,11 @@ def test_an_interrupt(folder):
     with open("endless.csv", "w") as pipe:
         pipe.write("name,type\n")
         pipe.flush()
-        time.sleep(0.2)
+        # The command has read it, and waits for more.
+        while struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]:
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert err.splitlines() == ["error: Interrupted."]
 
