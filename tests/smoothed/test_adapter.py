@@ -79,6 +79,9 @@ def shifted():
     },
 )
 def test_scikit_learn_checks(estimator, check):
+    # One check wants accuracy; to the others any network of the source is as good.
+    if check.func.__name__ != "check_classifiers_train":
+        estimator = clone(estimator).set_params(source_iter=3)
     check(estimator)
 
 
