@@ -10,12 +10,10 @@ PYTEST = -m pytest -n 2 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 # Versions of Python for `make test-pythons`; one that is not installed is skipped.
-PYTHONS ?= python3.11 python3.12 python3.13
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 
-# The oldest dependencies, for Python 3.11 or 3.12. PyTorch stays at that of constraints.txt, since older CPU
-# builds are in an index of their own: MINIMUM_TORCH=2.4 with PIP_EXTRA_INDEX_URL set to it.
+# The oldest dependencies, for Python 3.11 or 3.12.
 MINIMUM = .venv-minimum
-MINIMUM_TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 # The newest dependencies.
 NEWEST = .venv-newest
 
@@ -100,7 +98,7 @@ test-newest: $(NEWEST)/.ready
 test-python:
 	$(MAKE) test VENV=.venv-$(subst python,,$(notdir $(PYTHON)))
 
-## test-pythons: the same with each Python from 3.11 to 3.13 that is installed
+## test-pythons: the same with each Python from 3.11 to 3.14 that is installed
 test-pythons:
 	@for python in $(PYTHONS); do \
 		if $$python --version > /dev/null 2>&1; then $(MAKE) test-python PYTHON=$$python || exit 1; \
@@ -145,9 +143,8 @@ $(VENV)/.build-ready: $(READY)
 	$(INSTALL) build
 	touch $@
 
-$(MINIMUM)/.ready: setup.cfg pyproject.toml constraints.txt constraints-minimum.txt
+$(MINIMUM)/.ready: setup.cfg pyproject.toml constraints-minimum.txt
 	$(PYTHON) -m venv $(MINIMUM)
-	$(MINIMUM)/bin/python -m pip install --quiet --constraint constraints-minimum.txt torch==$(MINIMUM_TORCH)
 	$(MINIMUM)/bin/python -m pip install --quiet --constraint constraints-minimum.txt --editable ".[tests,engines,examples]"
 	touch $@
 

@@ -203,7 +203,8 @@ def _as_frame(values, name):
     elif hasattr(values, "__array__") and not isinstance(values, pd.DataFrame | pd.Series):
         values = np.asanyarray(values)
     try:
-        frame = pd.DataFrame(values)
+        # pandas 2.2 warns where the constructor finds a type for the objects of a series.
+        frame = values.to_frame() if isinstance(values, pd.Series) else pd.DataFrame(values)
     except (TypeError, ValueError):
         frame = None
     if frame is None or values is None or frame.shape[1] == 0:

@@ -16,6 +16,7 @@ from sklearn_dpgen.utils._validation import (
     check_classification_targets,
     check_n_samples,
     column_or_1d,
+    object_array,
 )
 
 __all__ = [
@@ -218,8 +219,7 @@ def check_labels(y, classes, n_samples, name="y"):
 
     Errors show no label.
     """
-    # An array would convert numbers beside texts to texts.
-    y = pd.Series(y, dtype=object) if isinstance(y, list | tuple) else y
+    y = object_array(y) if isinstance(y, list | tuple) else y
     y = column_or_1d(y).tolist()
     if len(y) != n_samples:
         raise PublicValueError(f"{name} must hold {n_samples} labels, one a record, got {len(y)}.")

@@ -581,6 +581,12 @@ def check_widths(widths, name="hidden_layer_sizes"):
     return tuple(int(width) for width in widths)
 
 
+def object_array(values):
+    """Return a list or tuple as objects; no number beside texts turns into a text."""
+    # np.array, and pd.Series with pandas 2, would ask each object whether it is an array.
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
 def column_or_1d(y, warn=False):
     """Return labels as a one-dimensional array; a frame with several columns is a ValueError.
 
@@ -588,8 +594,7 @@ def column_or_1d(y, warn=False):
     """
     y = y.to_numpy() if isinstance(y, pd.DataFrame) else y
     if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
-        # An array would convert all numbers to texts if there is one text.
-        y = pd.Series(y, dtype=object)
+        y = object_array(y)
     labels, error = _attempt(sklearn.utils.validation.column_or_1d, y, warn=warn)
     if error is None:
         return labels

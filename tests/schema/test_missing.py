@@ -40,7 +40,7 @@ def test_a_code_is_null(name):
 @pytest.mark.parametrize("name", COLUMNS)
 def test_what_is_no_code_is_not_null(name):
     column = COLUMNS[name]
-    for value in ("Unknown", "-9990", "", np.timedelta64(-999)):
+    for value in ("Unknown", "-9990", "", np.timedelta64(-999, "ns")):
         series = pd.Series([value], dtype=object)
         _, _, null = column._read_quietly(series)
         assert not null.any()

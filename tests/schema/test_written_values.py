@@ -97,7 +97,7 @@ def test_texts_of_numbers_are_read(column, text, number):
         (COMMA, "1.234"),
         (COMMA, "€ 5"),
         (COMMA, True),
-        (COMMA, np.timedelta64(5)),
+        (COMMA, np.timedelta64(5, "ns")),
         (Numeric(0, 9), "1,5"),
         (Numeric(0, 9), "1.5"),
     ],
