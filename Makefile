@@ -136,7 +136,7 @@ $(VENV)/.bench-ready: $(READY)
 	touch $@
 
 $(VENV)/.build-ready: $(READY)
-	$(INSTALL) build
+	$(INSTALL) build twine
 	touch $@
 
 $(MINIMUM)/.ready: setup.cfg pyproject.toml constraints.txt constraints-minimum.txt
