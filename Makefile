@@ -64,7 +64,7 @@ figures: $(READY)
 
 ## doc: the documentation in doc/_build/html; warnings are errors
 doc: $(VENV)/.doc-ready
-	$(BIN)/python -m sphinx -W -b html doc doc/_build/html
+	$(BIN)/python -m sphinx -W -b html -d doc/_build/doctrees doc doc/_build/html
 
 ## linkcheck: each link of the built documentation to itself leads somewhere
 linkcheck: doc

@@ -3,6 +3,7 @@
 import configparser
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -270,6 +271,35 @@ def test_versions_of_the_site_include_this_one(addresses):
     entries = json.loads(read("doc/_static/switcher.json"))
     assert entries[0]["version"] == sklearn_dpgen.__version__
     assert entries[0]["url"] == addresses.read_addresses()["Documentation"] + "/"
+
+
+def configuration(monkeypatch, documentation):
+    """Return the names that the configuration of Sphinx sets, for a site at an address."""
+    tool = load_tool("addresses")
+    monkeypatch.setattr(tool, "read_addresses", lambda: {"Documentation": documentation})
+    monkeypatch.setitem(sys.modules, "addresses", tool)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return runpy.run_path(str(REPOSITORY / "doc" / "conf.py"))
+
+
+def test_site_names_its_address_once_it_is_known(monkeypatch):
+    unknown = configuration(monkeypatch, "https://documentation.invalid")
+    assert "html_baseurl" not in unknown
+    assert "switcher" not in unknown["html_theme_options"]
+    known = configuration(monkeypatch, "https://docs.org/dpgen")
+    assert known["html_baseurl"] == "https://docs.org/dpgen/"
+    switcher = known["html_theme_options"]["switcher"]
+    assert switcher["json_url"] == "https://docs.org/dpgen/_static/switcher.json"
+    assert switcher["version_match"] == sklearn_dpgen.__version__
+    assert (REPOSITORY / "doc" / "_static" / "switcher.json").exists()
+    assert known["html_theme_options"]["check_switcher"] is False
+
+
+def test_site_asks_other_sites_only_when_told_to(monkeypatch):
+    for value in ("", "1"):
+        monkeypatch.setenv("DOC_INTERSPHINX", value)
+        extensions = configuration(monkeypatch, "https://docs.org")["extensions"]
+        assert ("sphinx.ext.intersphinx" in extensions) == bool(value)
 
 
 @pytest.fixture(scope="module")
