@@ -19,11 +19,13 @@ NEWEST = .venv-newest
 
 # A revision to compare with, such as BASE=origin/main: a change of the package then needs a fragment.
 BASE ?=
+# Of `make release-check`, such as CHECKS=--state: what is run. All by default.
+CHECKS ?=
 # What `make asv` measures: one quick run of this environment. ASV="run main~5..main" compares commits.
 ASV ?= run --quick --show-stderr --python=same
 
-.PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist test-minimum \
-	test-newest test-python test-pythons gpu asv ci release-notes clean
+.PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist first-hour \
+	test-minimum test-newest test-python test-pythons gpu asv ci release-notes release-check clean
 
 ## help: list these targets
 help:
@@ -82,6 +84,10 @@ wheel-test: $(VENV)/.build-ready
 sdist: $(VENV)/.build-ready
 	$(BIN)/python -m build
 
+## first-hour: install the wheel as a stranger would, and time the first table, persons and report
+first-hour: sdist
+	$(BIN)/python benchmarks/bench_first_hour.py --python $(PYTHON) $$(ls -t dist/*.whl | head -n 1)
+
 ## test-minimum: the tests with the oldest dependencies, in .venv-minimum
 test-minimum: $(MINIMUM)/.ready
 	OMP_NUM_THREADS=1 $(MINIMUM)/bin/python $(PYTEST)
@@ -112,6 +118,10 @@ ci: lint types test doctest doc linkcheck wheel-test test-minimum test-newest te
 ## release-notes: move the fragments to doc/whats_new.rst, as VERSION=0.1.0
 release-notes: $(READY)
 	$(BIN)/python -m towncrier build --version $(VERSION)
+
+## release-check: the checks of a release, which write doc/release.rst; takes hours
+release-check: $(READY)
+	$(BIN)/python tools/release_check.py $(CHECKS)
 
 ## clean: remove environments and everything that was built
 clean:

@@ -37,7 +37,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-# Copied from sphinx-mathjax-offline: what the pages load of it, 3 of 24 MB.
+# Copied from sphinx-mathjax-offline: what the pages load of it, 2 of 24 MB.
 mathjax_path = "mathjax/tex-chtml.js"
 MATHJAX_PARTS = ("tex-chtml.js", "input/tex/extensions/", "output/chtml/fonts/")
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="needs a clone")
 WORKFLOWS = sorted(FOLDER.glob("workflows/*.yml"))
 FORMS = sorted(FOLDER.glob("ISSUE_TEMPLATE/*.yml"))
 # These compare timings, write files of the repository, or join other stages.
-BY_HAND = {"asv", "ci", "clean", "figures", "gpu", "help", "release-notes"}
+BY_HAND = {"asv", "ci", "clean", "figures", "first-hour", "gpu", "help", "release-notes"}
 # The workflows take one Python after another instead.
 BY_HAND |= {"test-python", "test-pythons"}
 
