@@ -138,6 +138,13 @@ def escape_fitted_attributes(app, what, name, obj, options, lines):
     lines[:] = [re.sub(r"(?<!`)\b(\w+)_\.(?=\w)", r"\1\_.", line) for line in lines]
 
 
+def name_rooms(app, pagename, templatename, context, doctree):
+    """Mend links from sources to pages: all have the room of the first object of the module."""
+    if pagename.startswith("_modules/"):
+        links = r'(generated/(sklearn_dpgen\.\w+)\.[^"#]*\.html#)sklearn_dpgen\.\w+\.'
+        context["body"] = re.sub(links, r"\1\2.", context["body"])
+
+
 def copy_mathjax(app, exception):
     """Copy the parts of MathJax that pages load."""
     if exception or app.builder.format != "html":
@@ -153,4 +160,5 @@ def copy_mathjax(app, exception):
 
 def setup(app):
     app.connect("build-finished", copy_mathjax)
+    app.connect("html-page-context", name_rooms)
     app.connect("autodoc-process-docstring", escape_fitted_attributes, priority=400)
