@@ -19,11 +19,13 @@ NEWEST = .venv-newest
 
 # A revision to compare with, such as BASE=origin/main: a change of the package then needs a fragment.
 BASE ?=
+# Of `make release-check`, such as CHECKS=--state: what is run. All by default.
+CHECKS ?=
 # What `make asv` measures: one quick run of this environment. ASV="run main~5..main" compares commits.
 ASV ?= run --quick --show-stderr --python=same
 
-.PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist test-slow test-minimum \
-	test-newest test-python test-pythons gpu asv ci release-notes clean
+.PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist first-hour \
+	test-slow test-minimum test-newest test-python test-pythons gpu asv ci release-notes release-check clean
 
 ## help: list these targets
 help:
@@ -68,7 +70,7 @@ figures: $(READY)
 
 ## doc: the documentation in doc/_build/html; warnings are errors
 doc: $(VENV)/.doc-ready
-	$(BIN)/python -m sphinx -W -b html doc doc/_build/html
+	$(BIN)/python -m sphinx -W -b html -d doc/_build/doctrees doc doc/_build/html
 
 ## linkcheck: each link of the built documentation to itself leads somewhere
 linkcheck: doc
@@ -85,6 +87,10 @@ wheel-test: $(VENV)/.build-ready
 ## sdist: source distribution and wheel, in dist
 sdist: $(VENV)/.build-ready
 	$(BIN)/python -m build
+
+## first-hour: install the wheel as a stranger would, and time the first table, persons and report
+first-hour: sdist
+	$(BIN)/python benchmarks/bench_first_hour.py --python $(PYTHON) $$(ls -t dist/*.whl | head -n 1)
 
 ## test-minimum: the tests with the oldest dependencies, in .venv-minimum
 test-minimum: $(MINIMUM)/.ready
@@ -117,6 +123,10 @@ ci: lint types test test-slow doctest doc linkcheck wheel-test test-minimum test
 release-notes: $(READY)
 	$(BIN)/python -m towncrier build --version $(VERSION)
 
+## release-check: the checks of a release, which write doc/release.rst; takes hours
+release-check: $(READY)
+	$(BIN)/python tools/release_check.py $(CHECKS)
+
 ## clean: remove environments and everything that was built
 clean:
 	rm -rf .venv* dist build demo_out doc/_build doc/auto_examples doc/generated benchmarks/asv/results
@@ -140,7 +150,7 @@ $(VENV)/.bench-ready: $(READY)
 	touch $@
 
 $(VENV)/.build-ready: $(READY)
-	$(INSTALL) build
+	$(INSTALL) build twine
 	touch $@
 
 $(MINIMUM)/.ready: setup.cfg pyproject.toml constraints-minimum.txt

@@ -3,9 +3,15 @@
 import doctest
 import os
 import re
+import shutil
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import sklearn_dpgen
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from addresses import is_known, read_addresses
 
 # The gallery runs beside everything else: one thread is enough, and matplotlib opens no window.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -30,8 +36,23 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
-    "sphinx-mathjax-offline",
 ]
+# Copied from sphinx-mathjax-offline: what the pages load of it, 2 of 24 MB.
+mathjax_path = "mathjax/tex-chtml.js"
+MATHJAX_PARTS = ("tex-chtml.js", "input/tex/extensions/", "output/chtml/fonts/")
+
+# Names of other packages become links where a network is meant to be there, as for the public site.
+if os.environ.get("DOC_INTERSPHINX"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "pandas": ("https://pandas.pydata.org/docs", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+        "torch": ("https://docs.pytorch.org/docs/stable", None),
+    }
+
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates"]
 
@@ -99,11 +120,45 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 
+# Where the site is known to be, pages name their address and lead to those of other versions.
+ADDRESS = read_addresses()["Documentation"]
+if is_known(ADDRESS):
+    html_baseurl = f"{ADDRESS}/"
+    html_theme_options["navbar_start"] = ["navbar-logo", "version-switcher"]
+    html_theme_options["switcher"] = {
+        "json_url": f"{ADDRESS}/_static/switcher.json",
+        "version_match": version,
+    }
+    # The file is read over the network, by readers alone.
+    html_theme_options["check_switcher"] = False
+
 
 def escape_fitted_attributes(app, what, name, obj, options, lines):
     """Keep reST from reading ``domain_.n_features`` in a shape as a link to a target ``domain``."""
     lines[:] = [re.sub(r"(?<!`)\b(\w+)_\.(?=\w)", r"\1\_.", line) for line in lines]
 
 
+def name_rooms(app, pagename, templatename, context, doctree):
+    """Mend links from sources to pages: all have the room of the first object of the module."""
+    if pagename.startswith("_modules/"):
+        links = r'(generated/(sklearn_dpgen\.\w+)\.[^"#]*\.html#)sklearn_dpgen\.\w+\.'
+        context["body"] = re.sub(links, r"\1\2.", context["body"])
+
+
+def copy_mathjax(app, exception):
+    """Copy the parts of MathJax that pages load."""
+    if exception or app.builder.format != "html":
+        return
+    source = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
+    target = Path(app.outdir) / "_static" / "mathjax"
+    for path in source.rglob("*"):
+        name = path.relative_to(source).as_posix()
+        if name.startswith(MATHJAX_PARTS) and path.is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target / name)
+
+
 def setup(app):
+    app.connect("build-finished", copy_mathjax)
+    app.connect("html-page-context", name_rooms)
     app.connect("autodoc-process-docstring", escape_fitted_attributes, priority=400)

@@ -110,6 +110,7 @@ def test_a_changed_figure_on_a_page_is_found(figures, pages, page, block):
         ("table_sampler_scale", "fit, s", {"times"}),
         ("tables_budgets", "AUC boosting", {"budgets"}),
         ("threads", "default wall", {"threads"}),
+        ("first_hour", "MB", {"first hour"}),
     ],
 )
 def test_a_changed_result_is_found(figures, pages, copied, name, key, found):

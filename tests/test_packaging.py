@@ -1,11 +1,14 @@
 """What is handed out: requirements and their constraints, the citation, the distributions."""
 
 import configparser
+import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -164,6 +167,159 @@ def test_readme_cites_the_same_papers():
         assert str(paper["year"]) in cited
         assert paper.get("doi", "").casefold() in cited
         assert all(author["family-names"].casefold() in cited for author in paper["authors"])
+
+
+@pytest.fixture
+def addresses():
+    return load_tool("addresses")
+
+
+def read(name):
+    return (REPOSITORY / name).read_text(encoding="utf-8")
+
+
+def dead_links(text, documentation, repository):
+    """Return the links to the site and to the repository that lead to no page, image or file."""
+    dead = []
+    for url in re.findall(r"https://[^\s<>`]+", text):
+        for base, is_there in ((documentation, is_page), (repository, is_source)):
+            if url.startswith(f"{base}/") and not is_there(url.removeprefix(f"{base}/")):
+                dead.append(url)
+    return dead
+
+
+def is_page(path):
+    folder, _, name = path.rpartition("/")
+    if folder == "_images":
+        # Sphinx copies the images of pages.
+        return f"images/{name}" in read("doc/index.rst")
+    page = REPOSITORY / "doc" / path
+    return not folder and page.with_suffix(".rst").exists() and page.suffix == ".html"
+
+
+def is_source(path):
+    return (REPOSITORY / path.removeprefix("blob/main/")).exists()
+
+
+def test_files_name_the_addresses_of_setup(addresses):
+    known = addresses.read_addresses()
+    for name in addresses.FILES:
+        assert not addresses.strange_addresses(read(name), known), name
+        assert known["Documentation"] in read(name), name
+    citation, recipe = read_citation(), yaml.safe_load(read("conda/recipe.yaml"))["about"]
+    for documentation, repository in (
+        (citation["url"], citation["repository-code"]),
+        (recipe["homepage"], recipe["repository"]),
+    ):
+        assert {"Documentation": documentation, "Repository": repository} == known
+
+
+def test_addresses_are_replaced_in_all_files(addresses):
+    new = {"Documentation": "https://a.org/docs", "Repository": "https://a.org/code"}
+    for name in addresses.FILES:
+        old = addresses.read_addresses()
+        text = addresses.replace_addresses(read(name), old, new)
+        assert addresses.strange_addresses(text, {}) == []
+        assert addresses.replace_addresses(text, new, old) == read(name)
+    nested = {"Documentation": "https://a.org/p", "Repository": "https://a.org"}
+    swapped = addresses.replace_addresses("a.org https://a.org/p/q https://a.org/x", nested, new)
+    assert swapped == "a.org https://a.org/docs/q https://a.org/code/x"
+    unlike = "https://a.orgs/p https://a.org.uk"
+    assert addresses.replace_addresses(unlike, nested, new) == unlike
+    assert addresses.is_known("https://invalid.org/x")
+    assert not addresses.is_known("https://documentation.invalid/x")
+
+
+def test_strange_addresses_are_found(addresses):
+    known = {"Documentation": "https://b.invalid/docs"}
+    text = "https://b.invalid/docs/x.html, https://c.invalid/y and https://b.org"
+    assert addresses.strange_addresses(text, known) == ["https://c.invalid/y"]
+
+
+def test_links_of_the_readme_lead_somewhere_from_everywhere(addresses):
+    readme = read("README.rst")
+    known = addresses.read_addresses()
+    assert not dead_links(readme, known["Documentation"], known["Repository"])
+    assert all(f"{url}/" in readme for url in known.values())
+    # An index shows the page alone: no name of a file is a link there.
+    assert not re.findall(r"``doc/\w+\.rst``", readme)
+    images = re.findall(r"^\.\. (?:image|figure):: (.*)$", readme, flags=re.M)
+    assert images
+    assert all(image.startswith(known["Documentation"]) for image in images)
+
+
+def test_dead_links_are_found():
+    dead = ["https://d.org/none.html", "https://d.org/_images/none.png", "https://r.org/NONE.md"]
+    alive = ["https://d.org/install.html", "https://r.org/blob/main/LICENSE", "https://x.org/none"]
+    assert dead_links(" ".join(dead + alive), "https://d.org", "https://r.org") == dead
+
+
+def test_estimators_of_the_readme_exist():
+    table = read("README.rst").partition("\nEstimators\n---")[2].partition("\nSynthesize a CSV")[0]
+    named = re.findall(r"``(\w+)``", table)
+    listed = read("doc/estimators.rst")
+    assert len(named) > 10
+    assert not [name for name in named if f"``{name}``" not in listed]
+
+
+# What conda-forge names otherwise than the index.
+_CONDA_NAMES = {"torch": "pytorch"}
+
+
+def test_recipe_is_of_this_version_and_requires_the_same():
+    recipe = yaml.safe_load(read("conda/recipe.yaml"))
+    assert recipe["context"]["version"] == sklearn_dpgen.__version__
+    required = {
+        f"{_CONDA_NAMES.get(name, name)} >={bound}"
+        for name, bound in ((canonicalize_name(r.name), version(r, ">=")) for r in core())
+    }
+    assert set(recipe["requirements"]["run"]) == required | {"python >=${{ python_min }}"}
+    (script,) = recipe["build"]["python"]["entry_points"]
+    assert script == read_setup()["options.entry_points"]["console_scripts"].strip()
+    build_system = tomllib.loads(read("pyproject.toml"))["build-system"]["requires"]
+    assert [r.replace(">=", " >=") for r in build_system] == recipe["requirements"]["host"][2:]
+    metadata = read_setup()["metadata"]
+    assert recipe["about"]["summary"] == metadata["description"]
+    assert recipe["about"]["license"] == metadata["license_expression"]
+
+
+def core():
+    return read_requirements()[""]
+
+
+def test_versions_of_the_site_include_this_one(addresses):
+    entries = json.loads(read("doc/_static/switcher.json"))
+    assert entries[0]["version"] == sklearn_dpgen.__version__
+    assert entries[0]["url"] == addresses.read_addresses()["Documentation"] + "/"
+
+
+def configuration(monkeypatch, documentation):
+    """Return the names that the configuration of Sphinx sets, for a site at an address."""
+    tool = load_tool("addresses")
+    monkeypatch.setattr(tool, "read_addresses", lambda: {"Documentation": documentation})
+    monkeypatch.setitem(sys.modules, "addresses", tool)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return runpy.run_path(str(REPOSITORY / "doc" / "conf.py"))
+
+
+def test_site_names_its_address_once_it_is_known(monkeypatch):
+    unknown = configuration(monkeypatch, "https://documentation.invalid")
+    assert "html_baseurl" not in unknown
+    assert "switcher" not in unknown["html_theme_options"]
+    known = configuration(monkeypatch, "https://docs.org/dpgen")
+    assert known["html_baseurl"] == "https://docs.org/dpgen/"
+    switcher = known["html_theme_options"]["switcher"]
+    assert switcher["json_url"] == "https://docs.org/dpgen/_static/switcher.json"
+    assert switcher["version_match"] == sklearn_dpgen.__version__
+    assert (REPOSITORY / "doc" / "_static" / "switcher.json").exists()
+    assert known["html_theme_options"]["check_switcher"] is False
+
+
+def test_site_asks_other_sites_only_when_told_to(monkeypatch):
+    for value in ("", "1"):
+        monkeypatch.setenv("DOC_INTERSPHINX", value)
+        extensions = configuration(monkeypatch, "https://docs.org")["extensions"]
+        assert ("sphinx.ext.intersphinx" in extensions) == bool(value)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="needs a clone")
 WORKFLOWS = sorted(FOLDER.glob("workflows/*.yml"))
 FORMS = sorted(FOLDER.glob("ISSUE_TEMPLATE/*.yml"))
 # These compare timings, write files of the repository, or join other stages.
-BY_HAND = {"asv", "ci", "clean", "figures", "gpu", "help", "release-notes"}
+BY_HAND = {"asv", "ci", "clean", "figures", "first-hour", "gpu", "help", "release-notes"}
 # The workflows take one Python after another instead.
 BY_HAND |= {"test-python", "test-pythons"}
 
@@ -96,6 +96,32 @@ def test_hooks_have_the_version_of_the_linter():
         for repo in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
     }
     assert hooks["https://github.com/astral-sh/ruff-pre-commit"] == f"v{version}"
+
+
+def listed_words(text, dictionary):
+    """Return the words of a text that a dictionary of codespell replaces."""
+    words = {line.partition("->")[0] for line in dictionary.splitlines()}
+    return sorted(words & set(re.findall(r"[a-z]+", text.casefold())))
+
+
+def test_pages_and_docstrings_use_the_terms_of_the_field():
+    """As the hook with the language list does."""
+    (hook,) = (
+        hook
+        for repo in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+        for hook in repo["hooks"]
+        if hook.get("name") == "language list"
+    )
+    dictionary = read(hook["args"][1])
+    paths = [*ROOT.glob("*.*"), *ROOT.glob("doc/*.rst"), *ROOT.glob("sklearn_dpgen/**/*.py")]
+    paths = [path.relative_to(ROOT).as_posix() for path in paths]
+    checked = [
+        p for p in paths if re.search(hook["files"], p) and not re.search(hook["exclude"], p)
+    ]
+    assert {"README.rst", "SECURITY.md", "doc/index.rst", "sklearn_dpgen/__init__.py"} <= {*checked}
+    found = {path: listed_words(read(path), dictionary) for path in checked}
+    assert not {path: words for path, words in found.items() if words}
+    assert listed_words("Whilst noisy votes drown", dictionary) == ["drown", "whilst"]
 
 
 def test_pages_install_by_one_pinned_command():

@@ -1,6 +1,10 @@
 """The stages of the Makefile: `make help` and CONTRIBUTING name each of them."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
 
 import pytest
 from tool_modules import ROOT, needs_checkout
@@ -55,6 +59,30 @@ def test_ci_runs_the_command_of_the_readme():
     assert lines[0] == "test"
     assert {"types", "doctest", "wheel-test"} <= set(" ".join(lines).split())
     assert set(" ".join(lines).split()) <= stages(read("Makefile"))
+
+
+def make(*arguments):
+    if which("make") is None:
+        pytest.skip("needs make")
+    done = subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "stage", sorted(stages(read("Makefile"))) if (ROOT / "Makefile").exists() else []
+)
+def test_each_stage_could_run(stage):
+    """Everything that it depends on can be made; nothing is."""
+    assert make("--dry-run", stage, "VENV=.venv-none", "VERSION=0.0.0", "PYTHONS=")
+
+
+def test_stages_that_need_no_network_run(tmp_path):
+    """In the environment of this test, as if a stage had made it."""
+    (tmp_path / ".ready").touch()
+    binaries = Path(sys.executable).parent.as_posix()
+    assert "all well" in make("lint", f"VENV={tmp_path.as_posix()}", f"BIN={binaries}")
+    assert "release-check" in make("help")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The scripts of ``tools/``, as modules."""
 
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -16,5 +17,8 @@ needs_checkout = pytest.mark.skipif(
 def load_tool(name):
     spec = spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = module_from_spec(spec)
+    # A script may import those beside it.
+    if (folder := str(ROOT / "tools")) not in sys.path:
+        sys.path.append(folder)
     spec.loader.exec_module(module)
     return module

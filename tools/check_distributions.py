@@ -1,7 +1,8 @@
 """Build wheel and source distribution, install each in an empty environment, and use it there.
 
 The wheel must hold the package, ``py.typed``, the templates and the licence; the source
-distribution must build a wheel of the same files. Dependencies are those of ``constraints.txt``.
+distribution must build a wheel of the same files, and an index must be able to show the README.
+Dependencies are those of ``constraints.txt``.
 """
 
 import os
@@ -104,6 +105,7 @@ def main():
         faults += [f"{name} differs in the wheel of the source distribution" for name in names]
         if faults:
             raise SystemExit("\n".join(faults))
+        _run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist), cwd=folder)
         for distribution in (wheel, sdist):
             print(f"{distribution.name} in an empty environment", flush=True)
             _use(distribution, folder / distribution.parent.name / "used")

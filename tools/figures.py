@@ -21,7 +21,7 @@ from pathlib import Path
 __all__ = ["Results", "blocks", "differences", "main", "tasks", "write_page"]
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.rst", "doc/index.rst", "doc/measured.rst", "doc/comparison.rst")
+PAGES = ("README.rst", "doc/index.rst", "doc/measured.rst", "doc/comparison.rst", "doc/release.rst")
 BLOCK = r"^\.\. begin figures ([a-z -]+)\n(.*?)^\.\. end figures \1$"
 
 OURS = "TableSampler"
@@ -715,6 +715,24 @@ def threads(results):
     return table(head, rows, [20, 10, 10, 10, 10, 10, 10, 10, 10], title)
 
 
+def first_hour(results):
+    """Return what a stranger waits for first, by Python, on the page of releases."""
+    found = results.rows("first_hour")
+    pythons = list(dict.fromkeys(row["python"] for row in found))
+    rows = []
+    for step in dict.fromkeys(row["step"] for row in found):
+        cells = [f"``{step}``" if step.startswith(("pip", "sklearn-dpgen")) else step]
+        for python in pythons:
+            cell = NEVER
+            for row in results.rows("first_hour", python=python, step=step):
+                cell = f"{row['seconds']:.0f} s"
+                cell += f", {row['MB']:,.0f} MB" if row["MB"] else ""
+            cells.append(cell)
+        rows.append(cells)
+    head = ["Step", *(f"Python {python}" for python in pythons)]
+    return table(head, rows, [40] + [20] * len(pythons))
+
+
 def columns(results):
     """Return the table of deconvolution of columns of numbers, on the page of figures."""
     methods = ("copula", "joint", "generator", "raw")
@@ -1076,6 +1094,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "times": times,
     "solvers": solvers,
     "threads": threads,
+    "first hour": first_hour,
     "distance power": distance_power,
     "distance errors": distance_errors,
     "adaptation tables": adaptation_tables,

@@ -31,6 +31,7 @@ __all__ = [
     "identifiers_of",
     "in_folder",
     "in_format",
+    "is_same_file",
     "output_ending",
     "parse",
     "private_files",
@@ -473,6 +474,17 @@ def real_paths(paths: Iterable[str]) -> set[str]:
     return found
 
 
+def is_same_file(path: str | Path, other: str | Path) -> bool:
+    """Return whether two real paths are those of one file, whatever the case of its name.
+
+    Windows and macOS find ``patients.csv`` by ``Patients.csv`` too.
+    """
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return os.fspath(path) == os.fspath(other)
+
+
 def read_key(path: str, *, private: bool) -> Any:
     """Read an Ed25519 key, private or public, from a PEM file without a password."""
     try:
@@ -641,10 +653,11 @@ class OutputFolder:
         self._is_new = not self.path.exists()
         # All files in the folder of a table belong to the table, whatever their names.
         real = Path(os.path.realpath(path))
-        if any(str(folder) in inputs for folder in (real, *real.parents)):
+        folders = (real, *real.parents)
+        if any(is_same_file(folder, given) for folder in folders for given in inputs):
             raise CommandError(f"--out must be outside the folder of the table, got {path}.")
         for name in self._names:
-            if str(real / name) in inputs:
+            if any(is_same_file(real / name, given) for given in inputs):
                 raise CommandError(f"--out {path} would replace the input {name}.")
         self.path.mkdir(parents=True, exist_ok=True)
         self.claim = self.path / _CLAIM

@@ -18,6 +18,7 @@ from sklearn_dpgen.command_line._files import (
     identifiers_of,
     in_folder,
     in_format,
+    is_same_file,
     output_ending,
     private_files,
     public_files,
@@ -347,7 +348,8 @@ def run_synthesize(arguments, console: Console) -> int:
     check_options(arguments, schema)
     public = [*itertools.chain(*public_files(arguments.public).values())]
     private = [*files, *itertools.chain(*tables.values())]
-    shared = real_paths(private) & real_paths(public)
+    others = real_paths(public)
+    shared = [a for a in real_paths(private) if any(is_same_file(a, b) for b in others)]
     if shared:
         raise CommandError(f"--public must be another file than the private table: {min(shared)}.")
     given = _given_files(schema, files, tables)

@@ -1,7 +1,10 @@
 """The file of a ledger: its cap, and a row for each charge, which is never changed."""
 
 import os
+import secrets
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -24,6 +27,19 @@ CREATE TABLE charges (
     total_amount REAL NOT NULL, total_delta REAL NOT NULL, report TEXT NOT NULL
 ) STRICT;
 """
+# Another process must not get what this one holds: within one process, SQLite keeps locks itself.
+_LOCK = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    db.execute("BEGIN IMMEDIATE")
+    print("free")
+except sqlite3.OperationalError:
+    print("locked")
+db.close()
+"""
+# The file systems, by device, that were not found without locks by this process.
+_LOCKING: set[int] = set()
 # Made when the first release is recorded: a file without it has none, whatever version wrote it.
 _RELEASES = """
 CREATE TABLE IF NOT EXISTS releases (
@@ -37,6 +53,10 @@ class _LedgerExistsError(PublicOSError, FileExistsError):
 
 
 class _LedgerReadOnlyError(PublicOSError, PermissionError):
+    pass
+
+
+class _NoLocksError(PublicOSError):
     pass
 
 
@@ -57,6 +77,8 @@ class LedgerFile:
 
     def create(self, created: str, settings: str) -> None:
         """Create the file, which must not exist."""
+        _uri(self.path, "rw")
+        _check_locks(self.path.parent)
         try:
             # Of several processes only one succeeds.
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -70,12 +92,15 @@ class LedgerFile:
                 f"The folder of the ledger must exist, got {self.path.parent}."
             ) from None
         try:
-            with self._errors(), closing(self._connect("rw")) as db, _writing(db):
+            with self._errors(), closing(_connect(self.path, "rw")) as db, _writing(db):
                 for statement in _TABLES.split(";")[:-1]:
                     db.execute(statement)
                 db.execute("INSERT INTO ledger VALUES (1, ?, ?)", (created, settings))
                 db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {_VERSION}")
+            # A device, such as NUL of Windows, keeps nothing.
+            with self.reading():
+                pass
         except BaseException:
             self.path.unlink(missing_ok=True)
             raise
@@ -84,7 +109,7 @@ class LedgerFile:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection with a consistent view of the file."""
         # Writable if possible, to roll back a transaction that a killed process left.
-        with self._errors(), closing(self._connect("rw")) as db:
+        with self._errors(), closing(_connect(self.path, "rw")) as db:
             db.execute("BEGIN")
             self._check(db)
             yield db
@@ -92,20 +117,10 @@ class LedgerFile:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Yield an exclusive connection, and make its changes durable."""
-        with self._errors(), closing(self._connect("rw")) as db, _writing(db):
+        _check_locks(self.path.parent)
+        with self._errors(), closing(_connect(self.path, "rw")) as db, _writing(db):
             self._check(db)
             yield db
-
-    def _connect(self, mode):
-        uri = f"{self.path.as_uri()}?mode={mode}"
-        db = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)
-        try:
-            # A charge must be on disk before the fit goes on, even if the power fails.
-            db.execute("PRAGMA synchronous = EXTRA")
-        except sqlite3.Error:
-            db.close()
-            raise
-        return db
 
     def _check(self, db):
         if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
@@ -150,6 +165,69 @@ class LedgerFile:
             ) from None
         except sqlite3.DatabaseError:
             raise PublicValueError(f"{self.path} is not a ledger, or damaged.") from None
+
+
+def _check_locks(folder: Path) -> None:
+    """Raise PublicOSError if two processes can write to one file of a folder at once.
+
+    A process tests each file system once, on a file of its own. What cannot be tested, such as a
+    folder that is read-only, is left to SQLite.
+    """
+    try:
+        device = os.stat(folder).st_dev
+        if device not in _LOCKING and _is_free_for_others(folder):
+            raise _NoLocksError(
+                f"The file system of {folder} has no locks that work, so that processes could "
+                "overspend a ledger there. Keep the ledger on a local disk. Nothing was charged."
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    _LOCKING.add(device)
+
+
+def _is_free_for_others(folder):
+    """Return whether another process can lock a file that this one has locked."""
+    path = folder / f".lock-{secrets.token_hex(8)}"
+    answer = ""
+    # There may be no other process, or no new file in the folder.
+    with (
+        suppress(OSError, sqlite3.Error, subprocess.SubprocessError),
+        closing(_connect(path, "rwc")) as db,
+    ):
+        db.execute("BEGIN IMMEDIATE")
+        # -I and -S: neither settings nor packages of this environment are read.
+        answer = subprocess.run(
+            [sys.executable or "", "-I", "-S", "-c", _LOCK, str(path)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+        ).stdout
+    with suppress(OSError):
+        path.unlink()
+    return answer.strip() == "free"
+
+
+def _connect(path, mode):
+    db = sqlite3.connect(_uri(path, mode), uri=True, timeout=_PATIENCE_S, isolation_level=None)
+    try:
+        # A charge must be on disk before the fit goes on, even if the power fails. macOS writes to
+        # the disk itself only when it is asked to.
+        db.execute("PRAGMA synchronous = EXTRA")
+        db.execute("PRAGMA fullfsync = ON")
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def _uri(path, mode):
+    uri = path.as_uri()
+    if not uri.startswith("file:///"):
+        raise PublicValueError(
+            f"The ledger must be on a drive with a letter, got the network path {path}."
+        )
+    return f"{uri}?mode={mode}"
 
 
 @contextmanager

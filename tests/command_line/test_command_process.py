@@ -1,5 +1,6 @@
 """The command as a process: imports, pipes, signals."""
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,8 @@ import time
 import pytest
 
 from sklearn_dpgen.command_line import main
+from sklearn_dpgen.command_line._console import describe
+from sklearn_dpgen.command_line._files import OutputFolder
 
 COMMAND = [sys.executable, "-m", "sklearn_dpgen"]
 COMMANDS = ["draft-schema", "check", "plan", "ledger", "ledger init", "synthesize"]
@@ -145,6 +148,29 @@ def test_quiet(folder, capfd):
     out, err = capfd.readouterr()
     assert err == ""
     assert out
+
+
+def test_a_file_that_cannot_be_replaced_loses_nothing(tmp_path, monkeypatch):
+    """Windows replaces no file that another program has open."""
+    (tmp_path / "b.txt").write_text("earlier")
+    replace = os.replace
+
+    def refuse(source, target):
+        if os.fspath(target) == str(tmp_path / "b.txt"):
+            raise PermissionError(errno.EACCES, "", str(source), None, str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    out = OutputFolder(str(tmp_path), ["a.txt", "b.txt", "list.json"], overwrite=True)
+    for name in ("a.txt", "b.txt", "list.json"):
+        out.text(name, "paid for")
+    with pytest.raises(PermissionError) as error:
+        out.__exit__()
+    kept = out.claim / "b.txt"
+    assert describe(error.value).endswith(f": {kept}")
+    assert (tmp_path / "a.txt").read_text() == kept.read_text() == "paid for\n"
+    # There is no list of files that would not be those of one run.
+    assert not (tmp_path / "list.json").exists()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="encodings of POSIX")

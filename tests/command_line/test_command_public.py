@@ -181,7 +181,9 @@ def test_options_that_do_not_fit(run, public, command):
 
 def test_the_private_table_is_not_public(run, folder):
     (folder / "link.csv").symlink_to(folder / "table.csv")
-    for name in ("table.csv", "link.csv"):
+    # One file by two names, as Table.csv is on Windows and macOS.
+    (folder / "other.csv").hardlink_to(folder / "table.csv")
+    for name in ("table.csv", "link.csv", "other.csv"):
         done = run("synthesize", "table.csv", *FIT, "--public", name)
         assert done.code == 2
         assert "--public must be another file than the private table" in done.err
@@ -194,6 +196,10 @@ def test_a_public_table_is_never_replaced(run, public):
     done = run("synthesize", "table.csv", *FIT, "--overwrite", "--public", "out/synthetic.csv")
     assert done.code == 2
     assert "would replace the input synthetic.csv" in done.err
+    os.rename("out/synthetic.csv", "known.csv")
+    os.link("known.csv", "out/synthetic.csv")
+    done = run("synthesize", "table.csv", *FIT, "--overwrite", "--public", "known.csv")
+    assert (done.code, "would replace the input synthetic.csv" in done.err) == (2, True)
 
 
 def test_a_table_with_keys_takes_one(run, folder, public):

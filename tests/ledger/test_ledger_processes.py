@@ -2,16 +2,18 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import PureWindowsPath
 
 import pytest
 from joblib import Parallel, delayed
 from ledger_cases import gaussian_plan, rows
 
 from sklearn_dpgen.exceptions import BudgetExceededError
-from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.ledger import PrivacyLedger, _ledger_file
 
 CAP = {"dataset": "patients", "epsilon": 1.0, "delta": 1e-6}
 PLAN = gaussian_plan(0.04)
@@ -100,3 +102,82 @@ def test_a_process_that_draws_first_would_be_caught(tmp_path):
     lock.execute("ROLLBACK")
     lock.close()
     assert rows(tmp_path / "a.ledger") == []
+
+
+@pytest.fixture
+def untested(monkeypatch):
+    """No file system was tested by this process yet."""
+    monkeypatch.setattr(_ledger_file, "_LOCKING", set())
+
+
+def without_locks(monkeypatch):
+    """Let SQLite take no locks, as on a file system whose locks do nothing."""
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda at, **k: connect(f"{at}&nolock=1", **k))
+
+
+def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, untested):
+    path = tmp_path / "patients.ledger"
+    ledger = PrivacyLedger.create(path, **CAP)
+    ledger.reserve(PLAN, what="a fit")
+    content = path.read_bytes()
+    monkeypatch.setattr(_ledger_file, "_LOCKING", set())
+    with monkeypatch.context() as patched:
+        without_locks(patched)
+        for _ in range(2):
+            with pytest.raises(OSError, match="no locks that work.*Nothing was charged"):
+                ledger.reserve(PLAN, what="another")
+        with pytest.raises(OSError, match="no locks that work"):
+            PrivacyLedger.create(tmp_path / "new.ledger", **CAP)
+        # What costs nothing goes on.
+        assert len(ledger.report().charges) == 1
+    assert path.read_bytes() == content
+    assert os.listdir(tmp_path) == [path.name]
+    # The twin: with locks the same charge is booked.
+    ledger.reserve(PLAN, what="another")
+    assert rows(path) == ["a fit", "another"]
+
+
+def test_a_file_system_is_tested_once(tmp_path, monkeypatch, untested):
+    runs, run = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: runs.append(a) or run(*a, **k))
+    ledger = PrivacyLedger.create(tmp_path / "patients.ledger", **CAP)
+    ledger.reserve(PLAN, what="a fit")
+    PrivacyLedger.create(tmp_path / "others.ledger", **CAP)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("executable", ["", None, "no-such-python"])
+def test_where_no_process_can_be_started_sqlite_decides(
+    tmp_path, monkeypatch, untested, executable
+):
+    monkeypatch.setattr(sys, "executable", executable)
+    ledger = PrivacyLedger.create(tmp_path / "patients.ledger", **CAP)
+    ledger.reserve(PLAN, what="a fit")
+    assert os.listdir(tmp_path) == ["patients.ledger"]
+
+
+@pytest.mark.parametrize("path", [PureWindowsPath(r"\\server\share\patients.ledger")])
+def test_network_paths_of_windows_are_refused(path):
+    with pytest.raises(ValueError, match="a drive with a letter"):
+        _ledger_file._uri(path, "rw")
+    on_disk = PureWindowsPath(r"C:\the data\patients #1?.ledger")
+    uri = "file:///C:/the%20data/patients%20%231%3F.ledger?mode=rw"
+    assert _ledger_file._uri(on_disk, "rw") == uri
+
+
+def test_charges_are_on_the_disk_of_every_system(tmp_path):
+    ledger = PrivacyLedger.create(tmp_path / "patients.ledger", **CAP)
+    with ledger._file.writing() as db:
+        assert db.execute("PRAGMA synchronous").fetchone() == (3,)
+        # Without it macOS leaves what was written in the cache of the disk.
+        assert db.execute("PRAGMA fullfsync").fetchone() == (1,)
+
+
+def test_a_device_that_keeps_nothing_is_no_ledger(tmp_path, monkeypatch):
+    """As a name that Windows reserves, such as NUL, may be: what is written is gone."""
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda at, **k: connect("file::memory:?mode=rw", **k))
+    with pytest.raises(ValueError, match="is empty and not a ledger"):
+        PrivacyLedger.create(tmp_path / "nul", **CAP)
+    assert os.listdir(tmp_path) == []
