@@ -1,10 +1,9 @@
 """Noise scales from budgets, and budgets from noise scales and from shuffled local budgets.
 
 By convention the sensitivity is that of replacing one record, and a noise multiplier is the
-standard deviation of the noise over that sensitivity. In dp_accounting, the multiplier of a
-Gaussian event under REPLACE_ONE has this meaning only in the Rényi accountant; the PLD accountant
-doubles the sensitivity once more. If records are projected on random directions, the sensitivity is
-that of the records, and the distribution of the projections is accounted for here.
+standard deviation of the noise over that sensitivity. If records are projected on random
+directions, the sensitivity is that of the records, and the distribution of the projections is
+accounted for here.
 """
 
 import functools
@@ -13,9 +12,6 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from dp_accounting import dp_event
-from dp_accounting.privacy_accountant import NeighboringRelation
-from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 from scipy.stats import binom
 
@@ -190,14 +186,12 @@ def epsilon_spent(
     multiplier = check_positive(noise_multiplier, "noise_multiplier")
     if accountant == "profile":
         return compose_epsilon(sampled_releases(multiplier, rate, n_steps, projections), delta)
-    if projections is None:
-        return _renyi_epsilon(multiplier, delta, rate, n_steps)
-    if accountant in _PAPER_ACCOUNTANTS:
+    if projections is not None and accountant in _PAPER_ACCOUNTANTS:
         delta /= 2
         multiplier /= math.sqrt(projection_bound(projections, delta, method=accountant))
-        projections = ProjectionLaw(1, 1)  # The bound replaces H.
+        projections = None  # The bound replaces H.
     plan = {"sampling_rate": rate, "n_steps": n_steps}
-    return renyi_epsilon(projections, multiplier, delta, **plan)
+    return renyi_epsilon(projections or ProjectionLaw(1, 1), multiplier, delta, **plan)
 
 
 def calibrate_noise_multiplier(
@@ -402,17 +396,6 @@ def sampled_releases(noise_multiplier, sampling_rate, n_steps, projections):
     else:
         profile = projections.profile(noise_multiplier)
     return [(sampled_without_replacement(profile, sampling_rate), n_steps)]
-
-
-def _renyi_epsilon(noise_multiplier, delta, sampling_rate, n_steps):
-    event = dp_event.GaussianDpEvent(noise_multiplier)
-    if sampling_rate < 1:
-        # The event takes sizes; rounding the batch up is safe, and exact for this many records.
-        n_records = 10**15
-        batch = math.ceil(sampling_rate * n_records)
-        event = dp_event.SampledWithoutReplacementDpEvent(n_records, batch, event)
-    accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    return float(accountant.compose(event, n_steps).get_epsilon(delta))
 
 
 _MAX_BLOCKS = 4096

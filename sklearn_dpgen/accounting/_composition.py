@@ -6,11 +6,8 @@ epsilon and is convex in e^epsilon, so it belongs to a dominating pair (Zhu, Don
 AISTATS 2022), and so does its interpolation, which lies above it: the convolution of the grid
 distributions bounds the composition.
 
-The distributions are tilted by exp(theta * loss) before the Fourier transform and untilted after
-it. A plain transform leaves an absolute error of about 1e-16 times the number of releases in
-every tail, which at delta = 1e-12 and 60000 releases gives an epsilon that is too small; a tilted
-one leaves a relative error. The bound is a proof for real arithmetic; the rounding of floating
-point is estimated, with a factor for safety, and added.
+The convolution is an upper bound in floating point too; only the rounding of the values of a
+profile is estimated, with a factor for safety, and added.
 
 Fits that are chosen adaptively may stop at a cap that is stated in advance if each is dominated by
 a mechanism of one kind with an additive parameter: Gaussian mechanisms by μ² (Koskela, Tobaben and
@@ -31,11 +28,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting.pld.common import self_convolve
-from scipy.optimize import minimize_scalar
-from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
+from sklearn_dpgen.accounting._losses import ComposedLosses, LossDistribution
 from sklearn_dpgen.accounting._profiles import (
     ApproximateProfile,
     GaussianProfile,
@@ -66,17 +61,10 @@ _MAX_GRID_POINTS = 2**17
 _VARIANCE_EXCESS = 1e-3
 # Loss beyond the grid counts as infinite; this is its probability over all releases.
 _TAIL_MASS = 1e-30
-# Probability, under the tilted distribution, dropped by each of two truncations of a convolution.
-_WINDOW_MASS = 1e-13
 # Covers the relative rounding error of a profile's values: measured at 8e-15 for a Gaussian of
 # mu = 1, growing like 1 / mu to 4e-11 at mu = 1e-4. Below that it is not covered.
 _PROFILE_ROUNDING = 1e-10
-_MACHINE_EPSILON = np.finfo(np.float64).eps
-# Largest number of tilts, each used for a range of the requested values of epsilon.
-_MOST_TILTS = 5
 _MOST_VALUES = 1000
-# Logarithm of a probability below which values need not be accurate.
-_LOG_NOTHING = -45.0
 
 
 def compose_epsilon(
@@ -109,7 +97,7 @@ def compose_epsilon(
     releases = _merge_gaussians(releases)
     if _is_exact(releases):
         return releases[0][0].epsilon(delta)
-    return _Composition.of(releases, discretization).epsilon(delta)
+    return _composed(releases, discretization).epsilon(delta)
 
 
 def compose_delta(
@@ -138,7 +126,7 @@ def compose_delta(
     releases = _merge_gaussians(releases)
     if _is_exact(releases):
         return releases[0][0].delta(epsilon)
-    return _Composition.of(releases, discretization).delta(epsilon)
+    return _composed(releases, discretization).delta(epsilon)
 
 
 @dataclass(frozen=True)
@@ -193,7 +181,7 @@ def _by_chords(function, epsilons):
 
 @functools.lru_cache(maxsize=8)
 def _composition_of(releases):
-    return _Composition.of(releases, None)
+    return _composed(releases, None)
 
 
 def default_discretization(releases: Sequence[tuple[PrivacyProfile, int]]) -> float | None:
@@ -270,7 +258,7 @@ def _variance(profile, reach):
 
 
 def _connect_the_dots(profile, step, total_times):
-    """Return log-probabilities at the losses (−n..n)·step, and the mass of the infinite loss.
+    """Return a distribution of the losses (−n..n)·step, and of an infinite one.
 
     The negative half follows from the positive one, P(−l) = e^{−l} P(l). This is exact for a
     symmetric profile and its interpolation, unlike second differences of values near 1.
@@ -284,128 +272,17 @@ def _connect_the_dots(profile, step, total_times):
     positive = np.maximum(positive, 0.0)
     negative = positive * np.exp(-losses[1:])
     zero = max(1 - delta[-1] - positive.sum() - negative.sum(), 0.0)
-    with np.errstate(divide="ignore"):
-        log_probabilities = np.log(np.concatenate([negative[::-1], [zero], positive]))
-    return log_probabilities, delta[-1]
+    probabilities = np.concatenate([negative[::-1], [zero], positive])
+    places = np.flatnonzero(probabilities)
+    return LossDistribution(places - n_positive, np.log(probabilities[places]), float(delta[-1]))
 
 
-@dataclass(frozen=True)
-class _Composition:
-    """Distributions of the privacy loss on one grid, each with its number of uses."""
-
-    step: float
-    log_probabilities: tuple[np.ndarray, ...]
-    times: tuple[int, ...]
-    infinity_mass: float
-
-    @classmethod
-    def of(cls, releases, discretization):
-        step = default_discretization(releases) if discretization is None else discretization
-        step = check_positive(step, "discretization")
-        times = tuple(count for _, count in releases)
-        pairs = [_connect_the_dots(profile, step, sum(times)) for profile, _ in releases]
-        log_finite = sum(
-            count * math.log1p(-infinite) for (_, infinite), count in zip(pairs, times, strict=True)
-        )
-        return cls(step, tuple(logs for logs, _ in pairs), times, -math.expm1(log_finite))
-
-    def delta(self, epsilon):
-        """Return δ(ε), with the best tilt for this ε."""
-        tilt = self._best_tilt(lambda tilt: self._log_mgf(tilt) - tilt * epsilon)
-        return self._tilted(tilt)(epsilon)
-
-    def deltas(self, epsilons):
-        """Return δ(ε) at increasing ε, with one tilt for each of a few ranges."""
-        far = self._best_tilt(lambda tilt: (self._log_mgf(tilt) - _LOG_NOTHING) / tilt)
-        last = min(epsilons[-1], (self._log_mgf(far) - _LOG_NOTHING) / far)
-        edges = np.linspace(epsilons[0], max(last, epsilons[0]), _MOST_TILTS + 1)
-        part_of = np.clip(np.searchsorted(edges, epsilons, side="right") - 1, 0, _MOST_TILTS - 1)
-        found = np.empty(len(epsilons))
-        for part in np.unique(part_of):
-            middle = (edges[part] + edges[part + 1]) / 2
-            tilt = self._best_tilt(lambda tilt, at=middle: self._log_mgf(tilt) - tilt * at)
-            own = part_of == part
-            profile = self._tilted(tilt)
-            found[own] = [profile(epsilon) for epsilon in epsilons[own]]
-        return np.minimum.accumulate(found)
-
-    def epsilon(self, delta):
-        """Return an ε ≥ 0 with δ(ε) at most ``delta``."""
-        if self.infinity_mass > delta:
-            return math.inf
-        log_delta = math.log(delta)
-        tilt = self._best_tilt(lambda tilt: (self._log_mgf(tilt) - log_delta) / tilt)
-        profile = self._tilted(tilt)
-        if profile(0.0) <= delta:
-            return 0.0
-        chernoff = (self._log_mgf(tilt) - log_delta) / tilt
-        guess = max(chernoff, self.step)
-        return smallest_passing(lambda epsilon: profile(epsilon) <= delta, guess, rtol=1e-9)
-
-    def _losses(self, log_probabilities):
-        n_positive = len(log_probabilities) // 2
-        return self.step * np.arange(-n_positive, n_positive + 1)
-
-    def _log_mgf(self, tilt):
-        return sum(
-            count * _log_sum_exp(logs + tilt * self._losses(logs))
-            for logs, count in zip(self.log_probabilities, self.times, strict=True)
-        )
-
-    def _best_tilt(self, objective):
-        # The scale of the loss gives the range; any tilt is valid, a good one is accurate.
-        center = -math.log(max(self._log_mgf(1.0), self.step**2)) / 2
-        found = minimize_scalar(
-            lambda log_tilt: objective(math.exp(log_tilt)),
-            bounds=(center - 7, center + 7),
-            method="bounded",
-            options={"xatol": 0.05},
-        )
-        return math.exp(found.x)
-
-    def _tilted(self, tilt):
-        """Return the function δ(ε), from the convolution of the tilted distributions."""
-        offset, density, log_mass = 0, np.ones(1), 0.0
-        for logs, count in zip(self.log_probabilities, self.times, strict=True):
-            exponents = logs + tilt * self._losses(logs)
-            log_total = _log_sum_exp(exponents)
-            start, composed = _trim(np.exp(exponents - log_total), _WINDOW_MASS / count)
-            start = count * (start - len(logs) // 2)
-            if count > 1:
-                first, composed = self_convolve(composed, count, _WINDOW_MASS)
-                start += first
-            offset += start
-            log_mass += count * log_total
-            density = np.maximum(fftconvolve(density, composed), 0.0)
-        losses = self.step * (offset + np.arange(len(density)))
-        total_times = sum(self.times)
-        lost = 2 * len(self.times) * _WINDOW_MASS
-        lost += 16 * _MACHINE_EPSILON * (total_times + 64)
-
-        def delta(epsilon):
-            above = losses > epsilon
-            excess = losses[above] - epsilon
-            weights = np.exp(-tilt * excess) * -np.expm1(-excess)
-            exponent = log_mass - tilt * epsilon
-            exponent += 4 * _MACHINE_EPSILON * (total_times + abs(log_mass) + tilt * epsilon)
-            tail = weights @ density[above] + lost
-            if exponent + math.log(tail) >= 0:
-                return 1.0
-            return min(self.infinity_mass + math.exp(exponent) * tail, 1.0)
-
-        return delta
-
-
-def _trim(probabilities, mass):
-    """Return the first kept index and the values without tails of total probability ``mass``."""
-    first = np.searchsorted(np.cumsum(probabilities), mass / 2)
-    last = len(probabilities) - np.searchsorted(np.cumsum(probabilities[::-1]), mass / 2)
-    return int(first), probabilities[first:last]
-
-
-def _log_sum_exp(exponents):
-    largest = exponents.max()
-    return largest + math.log(np.exp(exponents - largest).sum())
+def _composed(releases, discretization):
+    step = default_discretization(releases) if discretization is None else discretization
+    step = check_positive(step, "discretization")
+    times = tuple(count for _, count in releases)
+    parts = tuple(_connect_the_dots(profile, step, sum(times)) for profile, _ in releases)
+    return ComposedLosses(step, parts, times)
 
 
 _N_CELLS, _N_FINE_CELLS = 150, 4096

@@ -6,13 +6,13 @@ directions. The distribution of H depends only on sizes, and the privacy profile
 divergence of the release are averages over it, attained at the largest ‖z‖, without a bound on H.
 """
 
+import decimal
 import functools
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from dp_accounting.rdp import compute_epsilon
-from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import betainc, betaincc, gammaln, ndtr, ndtri
@@ -39,7 +39,11 @@ _ROUNDING = 1e-11
 _LOG_TAIL = math.log(1e-40)
 # Probability of each event that the convolution omits.
 _LOG_LEFT_OUT = math.log(1e-18)
-_MAX_ORDER = 256
+# The orders of dp_accounting. Those above the largest of a table have a simpler bound for batches.
+_ORDERS = np.concatenate([np.arange(11, 110) / 10, np.arange(11, 64), [128, 256, 512, 1024]])
+_TABLE = 256
+# Decimal digits of differences of up to this order, which lose as many.
+_DIGITS = 500
 
 
 @dataclass(frozen=True)
@@ -304,7 +308,7 @@ def renyi_epsilon(
     Returns
     -------
     float
-        An upper bound, in nats, at the best order up to 256 of those of dp_accounting.
+        An upper bound, in nats, at the best order up to 1024, or to 256 for random H in batches.
 
     References
     ----------
@@ -314,7 +318,8 @@ def renyi_epsilon(
     """
     multiplier = check_positive(noise_multiplier, "noise_multiplier")
     rate, n_steps = check_rate(sampling_rate), check_count(n_steps, "n_steps")
-    orders = np.array([order for order in DEFAULT_RDP_ORDERS if order <= _MAX_ORDER], dtype=float)
+    delta = check_delta(delta)
+    orders = _ORDERS if rate == 1 or law.variance == 0 else _ORDERS[_ORDERS <= _TABLE]
 
     def log_moment(order):
         return law.log_mgf(order * (order - 1) / 2 / multiplier**2) * (1 + _ROUNDING)
@@ -322,38 +327,83 @@ def renyi_epsilon(
     if rate == 1:
         log_moments = np.array([log_moment(order) for order in orders])
     else:
-        exact = np.array([log_moment(order) for order in range(_MAX_ORDER + 1)])
-        log_moments = np.interp(orders, range(_MAX_ORDER + 1), _sampled_log_moments(exact, rate))
-    return float(
-        compute_epsilon(orders, n_steps * log_moments / (orders - 1), check_delta(delta))[0]
-    )
+        plain = np.array([log_moment(order) for order in range(int(orders[-1]) + 1)])
+        if law.variance == 0:
+            centered = _gaussian_centered(math.sqrt(law.mean * (1 + _ROUNDING)) / multiplier)
+        else:
+            centered = _centered(plain[: _TABLE + 1])
+        whole = np.union1d(np.arange(_TABLE + 1), orders[orders > _TABLE].astype(int))
+        log_moments = np.interp(orders, whole, _sampled(plain, centered, rate, whole))
+    divergences = n_steps * log_moments / (orders - 1)
+    # δ ≤ √(1 − e^{−KL}) is the inequality of Bretagnolle and Huber, and KL is at most each of them.
+    if delta**2 > -math.expm1(-divergences.min()):
+        return 0.0
+    epsilons = divergences + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(float(epsilons.min()), 0.0)
 
 
-def _sampled_log_moments(log_moments, rate):
-    """Return bounds on log E_q (p/q)^α for a batch, from those of the mechanism on a batch.
+def _sampled(log_moments, centered, rate, orders):
+    """Return bounds on log E_q (p/q)^α for a batch at orders α.
 
-    Both are for α = 0, 1, ... The bound is 1 + Σ_{j≥2} C(α, j) γ^j c_j with c_j the smaller of
-    2 E (p/q)^j and of 4 E |p/q − 1|^j, by Cauchy and Schwarz for odd j.
+    They are 1 + Σ_{j≥2} C(α, j) γ^j c_j with c_j the smaller of 2 E (p/q)^j and 4 E |p/q − 1|^j,
+    by Cauchy and Schwarz for odd j, for the mechanism on a batch.
     """
-    n = len(log_moments)
-    order, power = np.arange(n)[:, None], np.arange(n)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_binomial = gammaln(order + 1) - gammaln(power + 1) - gammaln(order - power + 1)
-    log_binomial = np.where(power <= order, log_binomial, -np.inf)
+    power = np.arange(len(log_moments))
+    coefficient = math.log(2) + log_moments
+    coefficient[:2] = -np.inf
+    inner = power[: len(centered)]
+    below = 2 * (inner // 2)
+    above = np.minimum(below + 2 * (inner % 2), inner[-1])
+    chi = math.log(4) + (centered[below] + centered[above]) / 2
+    coefficient[: len(chi)] = np.minimum(coefficient[: len(chi)], chi)
+    logs = _log_binomials(np.asarray(orders)[:, None], power) + coefficient + power * math.log(rate)
+    # Apart from the 1, which would round off small moments.
+    return np.logaddexp(0.0, np.logaddexp.reduce(logs, axis=1)) * (1 + _ROUNDING)
 
-    # E (p/q − 1)^l is an alternating sum, to which a bound on its rounding error is added.
-    terms = log_binomial + log_moments
+
+def _log_binomials(order, power):
+    inner = np.minimum(power, order)
+    logs = gammaln(order + 1) - gammaln(inner + 1) - gammaln(order - inner + 1)
+    return np.where(power <= order, logs, -np.inf)
+
+
+def _centered(log_moments):
+    """Return log E (p/q − 1)^l at l = 0, 1, ... from log E (p/q)^l, with a bound on its rounding.
+
+    It is an alternating sum, to which a bound on its rounding error is added.
+    """
+    power = np.arange(len(log_moments))
+    terms = _log_binomials(power[:, None], power) + log_moments
     largest = terms.max(axis=1)
     scaled = np.exp(terms - largest[:, None])
-    signs = 1 - 2 * ((order - power) % 2)
+    signs = 1 - 2 * ((power[:, None] - power) % 2)
     lost = scaled @ (_ROUNDING * np.abs(log_moments) + 1e3 * _MACHINE_EPSILON)
-    centered = np.log(np.maximum((signs * scaled).sum(axis=1), 0.0) + lost) + largest
-    below = 2 * (power // 2)
-    above = np.minimum(below + 2 * (power % 2), n - 1)
-    chi = math.log(4) + (centered[below] + centered[above]) / 2
-    coefficient = np.minimum(chi, math.log(2) + log_moments) + power * math.log(rate)
-    coefficient[0], coefficient[1] = 0.0, -np.inf
-    return np.logaddexp.reduce(log_binomial + coefficient, axis=1)
+    return np.log(np.maximum((signs * scaled).sum(axis=1), 0.0) + lost) + largest
+
+
+@functools.lru_cache(maxsize=8)
+def _gaussian_centered(mu):
+    """Return log E (p/q − 1)^l of N(μ, 1) to N(0, 1), for even l up to ``_TABLE``.
+
+    It is the l-th difference at 0 of j ↦ e^{μ² j (j − 1) / 2}. The relative rounding errors of the
+    values grow at most to 2^l times the largest value.
+    """
+    with decimal.localcontext(decimal.Context(prec=_DIGITS, Emax=decimal.MAX_EMAX)):
+        growth = (decimal.Decimal(mu) ** 2).exp()
+        values, ratio = [decimal.Decimal(1)], decimal.Decimal(1)
+        for _ in range(_TABLE):
+            values.append(values[-1] * ratio)
+            ratio *= growth
+        logs = np.empty(_TABLE + 1)
+        largest = values.copy()
+        for power in range(_TABLE + 1):
+            bound = abs(values[0]) + largest[power] * 2**power * decimal.Decimal(10) ** (
+                5 - _DIGITS
+            )
+            exponent = bound.adjusted()
+            logs[power] = math.log(float(bound.scaleb(-exponent))) + exponent * math.log(10)
+            values = [second - first for first, second in pairwise(values)]
+    return logs
 
 
 def _log_kummer(a, b, x):

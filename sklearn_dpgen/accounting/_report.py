@@ -22,7 +22,7 @@ from sklearn_dpgen.utils._validation import check_count, set_fields
 
 __all__ = ["PrivacyReport"]
 
-_DISTRIBUTIONS = ("numpy", "scipy", "torch", "dp-accounting")
+_DISTRIBUTIONS = ("numpy", "scipy", "torch")
 _TEXT_WIDTH = 100
 _SHA256 = re.compile("[0-9a-f]{64}")
 

@@ -510,9 +510,10 @@ class RandomStoppingProfile(PrivacyProfile):
     percent of its ε at δ = 1e-5. It ranks outputs first that are evidence against a record, up to
     some point, and then those with the most evidence for it.
 
-    See Also
-    --------
-    dp_accounting.dp_event.RepeatAndSelectDpEvent : The bounds of Papernot and Steinke.
+    References
+    ----------
+    Papernot and Steinke, "Hyperparameter tuning with Rényi differential privacy", ICLR 2022, for
+    bounds by the Rényi divergence.
     """
 
     run: PrivacyProfile

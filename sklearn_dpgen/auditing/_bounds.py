@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.optimize import brentq
 from scipy.special import betaincinv, expit, logsumexp, ndtr, ndtri
 from scipy.stats import binom
 
 from sklearn_dpgen.accounting import GaussianProfile
+from sklearn_dpgen.accounting._losses import ComposedLosses, LossDistribution
 
 __all__ = [
     "DiscretePair",
@@ -179,10 +179,29 @@ def mu_of_guesses(m: int, v: int, alpha: float) -> float:
 
 
 # Grid steps of the privacy loss, in nats. Each loss is rounded down to a multiple, so that their
-# composition stays a lower bound.
+# composition stays a lower bound; so does it without tails.
 _FINEST, _COARSEST, _TOTAL_ROUNDING = 5e-6, 1e-4, 4e-3
 _LEAST_MU = 1e-9
-_N_CELLS, _REACH = 400, 9.0
+_N_CELLS, _REACH, _FAR_REACH = 400, 9.0, 10.0
+
+
+def _masses(edges, center):
+    """Return the probabilities of N(center, 1) between edges; by the complement in upper tails."""
+    left, right = edges[:-1] - center, edges[1:] - center
+    return np.where(left > 0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left))
+
+
+def _laws_of_cells(log_p, log_q, step):
+    """Return the rounded losses of two distributions on one finite set, in both directions."""
+    p, q = np.exp(log_p), np.exp(log_q)
+    both = (p > 0) & (q > 0)
+    losses = (log_p[both] - log_q[both]) / step
+    return tuple(
+        LossDistribution.of(
+            np.floor(loss).astype(np.int64), one[both], float(one[other == 0].sum())
+        )
+        for loss, one, other in ((losses, p, q), (-losses, q, p))
+    )
 
 
 @dataclass(frozen=True)
@@ -196,13 +215,8 @@ class GaussianPair:
         """Largest privacy loss, in nats."""
         return math.inf if self.mu > 0 else 0.0
 
-    def _law(self, step):
-        return pld.from_gaussian_mechanism(
-            1 / self.mu,
-            pessimistic_estimate=False,
-            value_discretization_interval=step,
-            use_connect_dots=False,
-        )
+    def _laws(self, step):
+        return SampledGaussianPair(self.mu, 1.0)._laws(step)
 
 
 @dataclass(frozen=True)
@@ -214,14 +228,29 @@ class SampledGaussianPair:
 
     largest_loss = math.inf
 
-    def _law(self, step):
-        return pld.from_gaussian_mechanism(
-            1 / self.mu,
-            sampling_prob=self.rate,
-            pessimistic_estimate=False,
-            value_discretization_interval=step,
-            use_connect_dots=False,
+    def _laws(self, step):
+        # The loss of the mixture grows with the value: log(1 − γ + γ e^{μx − μ²/2}).
+        rate, mu = self.rate, self.mu
+        ends = mu * np.array([-_FAR_REACH, mu + _FAR_REACH]) - mu**2 / 2
+        low, high = np.logaddexp(np.log1p(-rate), np.log(rate) + ends) if rate < 1 else ends
+        places = np.arange(math.floor(low / step), math.ceil(high / step) + 1)
+        edges = (self._shift_of(places * step) + mu**2 / 2) / mu
+        p, moved = _masses(edges, 0.0), _masses(edges, mu)
+        # In the other direction the cell of [k, k + 1) is that of (−k − 1, −k].
+        return (
+            LossDistribution.of(places[:-1], (1 - rate) * p + rate * moved),
+            LossDistribution.of(-places[1:], p),
         )
+
+    def _shift_of(self, losses):
+        """Return log((e^loss − 1 + γ) / γ), −∞ where no value has so small a loss."""
+        if self.rate == 1:
+            return losses
+        capped = np.maximum(losses, 1.0)
+        large = capped - math.log(self.rate) + np.log1p((self.rate - 1) * np.exp(-capped))
+        with np.errstate(divide="ignore"):
+            small = np.log(np.maximum(1 + np.expm1(np.minimum(losses, 1.0)) / self.rate, 0.0))
+        return np.where(losses < 1, small, large)
 
 
 @dataclass(frozen=True)
@@ -243,43 +272,26 @@ class SampledReplacementPair:
 
     largest_loss = math.inf
 
-    def _law(self, step):
+    def _laws(self, step):
         # Rounding the plane of a and b to cells is post-processing, which gives a lower bound.
         first, second = self.norms
         along = self.product / first
         across = math.sqrt(max(second**2 - along**2, 0.0))
         p = self._cells(first, 0.0, first, along, across)
         q = self._cells(along, across, first, along, across)
-        return _law_of_cells(p, q, step)
+        with np.errstate(divide="ignore"):
+            return _laws_of_cells(np.log(p), np.log(q), step)
 
     def _cells(self, x, y, first, along, across):
         def masses(center, low, high):
-            edges = np.concatenate([[-np.inf], np.linspace(low, high, _N_CELLS - 1), [np.inf]])
-            # The complement keeps upper tails exact.
-            left, right = edges[:-1] - center, edges[1:] - center
-            return np.where(left > 0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left))
+            inner = np.linspace(low, high, _N_CELLS - 1)
+            return _masses(np.concatenate([[-np.inf], inner, [np.inf]]), center)
 
         wide = min(0.0, along) - _REACH, max(first, along) + _REACH
         high = -_REACH, across + _REACH
         base = np.outer(masses(0.0, *wide), masses(0.0, *high))
         moved = np.outer(masses(x, *wide), masses(y, *high))
         return ((1 - self.rate) * base + self.rate * moved).ravel()
-
-
-def _law_of_cells(p, q, step):
-    kept = (p > 1e-300) & (q > 1e-300)
-    # Cells with equal rounded losses are merged.
-    p, q = p[kept], q[kept]
-    _, cell = np.unique(np.floor(np.log(p / q) / step), return_inverse=True)
-    p, q = np.bincount(cell, p), np.bincount(cell, q)
-    p, q = p / max(p.sum(), 1.0), q / max(q.sum(), 1.0)
-    return pld.from_two_probability_mass_functions(
-        dict(enumerate(np.log(q))),
-        dict(enumerate(np.log(p))),
-        pessimistic_estimate=False,
-        value_discretization_interval=step,
-        symmetric=False,
-    )
 
 
 @dataclass(frozen=True)
@@ -293,13 +305,12 @@ class LaplacePair:
         """Largest privacy loss, in nats."""
         return self.shift
 
-    def _law(self, step):
-        return pld.from_laplace_mechanism(
-            1 / self.shift,
-            pessimistic_estimate=False,
-            value_discretization_interval=step,
-            use_connect_dots=False,
-        )
+    def _laws(self, step):
+        # Under the first, a loss above −shift is below l with probability e^{(l − shift)/2} / 2.
+        places = np.arange(math.floor(-self.shift / step), math.floor(self.shift / step) + 1)
+        below = np.exp((places[1:] * step - self.shift) / 2) / 2
+        law = LossDistribution.of(places, np.diff(below, prepend=0.0, append=1.0))
+        return law, law
 
 
 @dataclass(frozen=True)
@@ -333,14 +344,8 @@ class DiscretePair:
         is_possible = (p > -np.inf) | (q > -np.inf)
         return float(np.abs(p[is_possible] - q[is_possible]).max())
 
-    def _law(self, step):
-        return pld.from_two_probability_mass_functions(
-            dict(enumerate(self.log_q)),
-            dict(enumerate(self.log_p)),
-            pessimistic_estimate=False,
-            value_discretization_interval=step,
-            symmetric=False,
-        )
+    def _laws(self, step):
+        return _laws_of_cells(np.array(self.log_p), np.array(self.log_q), step)
 
 
 Pair = GaussianPair | SampledGaussianPair | SampledReplacementPair | LaplacePair | DiscretePair
@@ -375,14 +380,9 @@ def least_epsilon(pairs: Iterable[Pair], delta: float) -> float:
     step = min(max(_TOTAL_ROUNDING / others.total(), _FINEST), _COARSEST)
     if mu > _LEAST_MU:
         others[GaussianPair(mu)] = 1
-    distributions = [
-        p._law(step) if count == 1 else p._law(step).self_compose(count)
-        for p, count in others.items()
-    ]
-    total = distributions[0]
-    for distribution in distributions[1:]:
-        total = total.compose(distribution)
-    return max(float(total.get_epsilon_for_delta(delta)), 0.0)
+    directions = zip(*(p._laws(step) for p in others), strict=True)
+    times = tuple(others.values())
+    return max(ComposedLosses(step, laws, times).least_epsilon(delta) for laws in directions)
 
 
 def _tells(pair):

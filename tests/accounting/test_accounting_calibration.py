@@ -112,7 +112,7 @@ def test_replacement_sensitivity_is_in_the_multiplier_and_only_there():
     rdp = RdpAccountant(neighboring_relation=replace).compose(event).get_epsilon(delta)
     pld = PLDAccountant(replace).compose(event).get_epsilon(delta)
     assert (rdp, pld) == (pytest.approx(2.166, abs=1e-3), pytest.approx(4.377, abs=1e-3))
-    assert epsilon_spent(2.0, delta, accountant="rdp") == rdp
+    assert rdp <= epsilon_spent(2.0, delta, accountant="rdp") <= rdp * (1 + 1e-10)
     # The library's PLD doubles the sensitivity itself: it agrees for a multiplier half as large.
     assert epsilon_spent(1.0, delta) == pytest.approx(pld, rel=1e-4)
     assert epsilon_spent(2.0, delta) == GaussianProfile(0.5).epsilon(delta) <= rdp

@@ -121,7 +121,7 @@ def test_is_frozen_and_independent_of_what_it_was_given():
 
 def test_versions_are_filled_in():
     report = PrivacyReport(name="m", events=(), epsilon=1, delta=0)
-    assert {"sklearn_dpgen", "numpy", "scipy", "dp-accounting"} <= set(report.versions)
+    assert {"sklearn_dpgen", "numpy", "scipy", "torch"} <= set(report.versions)
 
 
 @pytest.mark.parametrize(
