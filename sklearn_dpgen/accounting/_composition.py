@@ -31,9 +31,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting.pld.common import self_convolve
-from scipy.optimize import minimize_scalar
-from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
 from sklearn_dpgen.accounting._profiles import (
@@ -43,7 +40,7 @@ from sklearn_dpgen.accounting._profiles import (
     smallest_passing,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import (
+from sklearn_dpgen.utils._checks import (
     check_count,
     check_delta,
     check_epsilon,
@@ -353,6 +350,8 @@ class _Composition:
         )
 
     def _best_tilt(self, objective):
+        from scipy.optimize import minimize_scalar
+
         # The scale of the loss gives the range; any tilt is valid, a good one is accurate.
         center = -math.log(max(self._log_mgf(1.0), self.step**2)) / 2
         found = minimize_scalar(
@@ -365,6 +364,9 @@ class _Composition:
 
     def _tilted(self, tilt):
         """Return the function δ(ε), from the convolution of the tilted distributions."""
+        from dp_accounting.pld.common import self_convolve
+        from scipy.signal import fftconvolve
+
         offset, density, log_mass = 0, np.ones(1), 0.0
         for logs, count in zip(self.log_probabilities, self.times, strict=True):
             exponents = logs + tilt * self._losses(logs)

@@ -11,16 +11,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting.rdp import compute_epsilon
-from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import betainc, betaincc, gammaln, ndtr, ndtri
 
 from sklearn_dpgen.accounting._profiles import GaussianProfile, MixtureProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import (
+from sklearn_dpgen.utils._checks import (
     check_choice,
     check_count,
     check_delta,
@@ -28,6 +25,7 @@ from sklearn_dpgen.utils._validation import (
     check_rate,
     set_fields,
 )
+from sklearn_dpgen.utils._random import NoiseSource
 
 __all__ = ["ProjectionLaw", "projection_bound", "renyi_epsilon"]
 
@@ -312,6 +310,9 @@ def renyi_epsilon(
     accountant", AISTATS 2019, Theorem 27 and, between integer orders, Corollary 10; Canonne, Kamath
     and Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Proposition 12.
     """
+    from dp_accounting.rdp import compute_epsilon
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
     multiplier = check_positive(noise_multiplier, "noise_multiplier")
     rate, n_steps = check_rate(sampling_rate), check_count(n_steps, "n_steps")
     orders = np.array([order for order in DEFAULT_RDP_ORDERS if order <= _MAX_ORDER], dtype=float)
