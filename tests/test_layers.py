@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -354,7 +355,9 @@ _WITHOUT_TORCH = [
 ]
 
 
-@pytest.mark.parametrize(("names", "is_early"), [(_WITHOUT_TORCH, False), ([".ot"], True)])
+@pytest.mark.parametrize(
+    ("names", "is_early"), [(_WITHOUT_TORCH, False), ([".ot._sinkhorn"], True)]
+)
 def test_torch_is_loaded_by_the_fit_that_needs_it(names, is_early):
     code = _LOAD_LATE.replace("NAMES", repr(names))
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
@@ -364,6 +367,95 @@ def test_torch_is_loaded_by_the_fit_that_needs_it(names, is_early):
     result = json.loads(done.stdout.splitlines()[-1])
     # That of a package which imports it is seen, and so are threads that are not limited.
     assert result == {"early": is_early, "threads": [[1], [2]]}
+
+
+# What one process has loaded after each import, and after each name that is used.
+_LOADED = """
+import json, sys
+from importlib import import_module
+
+HEAVY = {
+    "dp_accounting", "geomloss", "matplotlib", "ot", "pandas", "scipy", "scipy.optimize",
+    "scipy.signal", "scipy.stats", "sklearn", "sklearn.ensemble", "torch", "tqdm",
+}
+found = {}
+for name in NAMES:
+    module, _, attribute = name.partition(":")
+    module = import_module(module)
+    if attribute:
+        getattr(module, attribute)
+    found[name] = sorted(HEAVY & set(sys.modules))
+print(json.dumps(found))
+"""
+
+
+def loaded(names):
+    """Return the heavy packages that a process has loaded after each name, in turn."""
+    code = _LOADED.replace("NAMES", repr(names))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_a_package_loads_what_its_names_need():
+    lazy = [name for name in PUBLIC if is_lazy(name)]
+    found = loaded(
+        [
+            *lazy,
+            "sklearn_dpgen.domains",
+            "sklearn_dpgen.accounting",
+            "sklearn_dpgen.schema",
+            "sklearn_dpgen.ledger:PrivacyLedger",
+            "sklearn_dpgen.preprocessing:TabularEncoder",
+            "sklearn_dpgen.tables:TableSampler",
+            # The negative twin.
+            "sklearn_dpgen.auditing:audit",
+            "sklearn_dpgen.tables:SyntheticDataClassifier",
+            "sklearn_dpgen.ot:sinkhorn",
+        ]
+    )
+    assert {name: found[name] for name in lazy} == dict.fromkeys(lazy, [])
+    assert found["sklearn_dpgen.domains"] == []
+    assert found["sklearn_dpgen.accounting"] == ["scipy"]
+    assert found["sklearn_dpgen.schema"] == ["pandas", "scipy"]
+    assert found["sklearn_dpgen.ledger:PrivacyLedger"] == ["pandas", "scipy"]
+    late = {"dp_accounting", "geomloss", "matplotlib", "ot", "sklearn.ensemble", "torch"}
+    assert not late & {*found["sklearn_dpgen.tables:TableSampler"]}
+    assert "dp_accounting" in found["sklearn_dpgen.auditing:audit"]
+    assert "sklearn.ensemble" in found["sklearn_dpgen.tables:SyntheticDataClassifier"]
+    assert "torch" in found["sklearn_dpgen.ot:sinkhorn"]
+
+
+def is_lazy(name):
+    """Return whether a public module is a package whose names are imported late."""
+    return hasattr(import_module(name), "lazy_names")
+
+
+def names_of_package(source):
+    """Return the names of a package by module: for type checkers, late, and ``__all__``."""
+    body = ast.parse(source).body
+    (block,) = (node for node in body if isinstance(node, ast.If))
+    checked = {node.module: [alias.name for alias in node.names] for node in block.body}
+    (late,) = block.orelse
+    (listed,) = (
+        node.value
+        for node in body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"
+    )
+    return checked, ast.literal_eval(late.value.args[1]), ast.literal_eval(listed)
+
+
+def test_lists_of_late_names_agree():
+    names = [name for name in PUBLIC if is_lazy(name)]
+    assert len(names) > 15
+    for name in names:
+        path = ROOT / name.partition(".")[2] / "__init__.py"
+        checked, late, listed = names_of_package(path.read_text(encoding="utf-8"))
+        assert checked == late, name
+        assert sorted(listed) == sorted(n for part in late.values() for n in part), name
+        module = import_module(name)
+        assert set(listed) <= set(dir(module))
+        with pytest.raises(AttributeError, match=f"{name!r} has no attribute 'no_such'"):
+            module.no_such  # noqa: B018
 
 
 def private_names(path):
