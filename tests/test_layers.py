@@ -298,7 +298,8 @@ def test_import_is_light_and_touches_no_global_state():
     assert result["careless"] == result["all"]
 
 
-# Packages, plans and local mechanisms do without PyTorch. A fit loads it, and has one thread then.
+# Packages, plans, local mechanisms and tables on the CPU do without PyTorch. A fit that needs it
+# loads it, and has one thread then.
 _LOAD_LATE = """
 import json, os, sys
 from importlib import import_module
@@ -307,17 +308,21 @@ for name in ["", *NAMES]:
     import_module("sklearn_dpgen" + name)
 
 import pandas as pd
+import numpy as np
 from sklearn.dummy import DummyClassifier
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.moments import MomentImageSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import TableSampler, SyntheticDataClassifier
 from sklearn_dpgen.utils._random import NoiseSource
 
 schema = Schema({"a": Numeric(0, 1), "b": Categorical(["n", "y"])})
 X = pd.DataFrame({"a": [0.25, 0.75] * 50, "b": ["n", "y"] * 50})
-sampler = TableSampler(50.0, 1e-3, schema=schema, target="b", max_iter=5)
+options = {"schema": schema, "target": "b", "max_iter": 5, "device": "cpu", "random_state": 0}
+sampler = TableSampler(50.0, 1e-3, **options)
 sampler.plan(100)
+SyntheticDataClassifier(sampler, DummyClassifier(), n_samples=50, n_draws=1).fit(X)
 LaplaceMechanism(1.0, domain=Box(0, 1, n_features=1)).fit_transform(X[["a"]])
 early = "torch" in sys.modules
 
@@ -328,12 +333,12 @@ def watched(self, size):
     return uniform(self, size)
 
 NoiseSource._uniform = watched
-learner = SyntheticDataClassifier(sampler, DummyClassifier(), n_samples=50, n_draws=1)
-found = []
+learner = MomentImageSampler(shape=(4, 4), pixel_range=(0, 1), labels="public", random_state=0)
+images, found = np.random.default_rng(0).random((200, 16)), []
 for value in ("one", "all"):
     os.environ["SKLEARN_DPGEN_THREADS"] = value
     seen.clear()
-    learner.fit(X)
+    learner.fit(images, np.arange(200) % 2)
     found.append(sorted(seen))
 print(json.dumps({"early": early, "threads": found}))
 """
