@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -297,7 +298,8 @@ def test_import_is_light_and_touches_no_global_state():
     assert result["careless"] == result["all"]
 
 
-# Packages, plans and local mechanisms do without PyTorch. A fit loads it, and has one thread then.
+# Packages, plans, local mechanisms and tables on the CPU do without PyTorch. A fit that needs it
+# loads it, and has one thread then.
 _LOAD_LATE = """
 import json, os, sys
 from importlib import import_module
@@ -306,17 +308,21 @@ for name in ["", *NAMES]:
     import_module("sklearn_dpgen" + name)
 
 import pandas as pd
+import numpy as np
 from sklearn.dummy import DummyClassifier
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.moments import MomentImageSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import TableSampler, SyntheticDataClassifier
 from sklearn_dpgen.utils._random import NoiseSource
 
 schema = Schema({"a": Numeric(0, 1), "b": Categorical(["n", "y"])})
 X = pd.DataFrame({"a": [0.25, 0.75] * 50, "b": ["n", "y"] * 50})
-sampler = TableSampler(50.0, 1e-3, schema=schema, target="b", max_iter=5)
+options = {"schema": schema, "target": "b", "max_iter": 5, "device": "cpu", "random_state": 0}
+sampler = TableSampler(50.0, 1e-3, **options)
 sampler.plan(100)
+SyntheticDataClassifier(sampler, DummyClassifier(), n_samples=50, n_draws=1).fit(X)
 LaplaceMechanism(1.0, domain=Box(0, 1, n_features=1)).fit_transform(X[["a"]])
 early = "torch" in sys.modules
 
@@ -327,12 +333,12 @@ def watched(self, size):
     return uniform(self, size)
 
 NoiseSource._uniform = watched
-learner = SyntheticDataClassifier(sampler, DummyClassifier(), n_samples=50, n_draws=1)
-found = []
+learner = MomentImageSampler(shape=(4, 4), pixel_range=(0, 1), labels="public", random_state=0)
+images, found = np.random.default_rng(0).random((200, 16)), []
 for value in ("one", "all"):
     os.environ["SKLEARN_DPGEN_THREADS"] = value
     seen.clear()
-    learner.fit(X)
+    learner.fit(images, np.arange(200) % 2)
     found.append(sorted(seen))
 print(json.dumps({"early": early, "threads": found}))
 """
@@ -354,7 +360,9 @@ _WITHOUT_TORCH = [
 ]
 
 
-@pytest.mark.parametrize(("names", "is_early"), [(_WITHOUT_TORCH, False), ([".ot"], True)])
+@pytest.mark.parametrize(
+    ("names", "is_early"), [(_WITHOUT_TORCH, False), ([".ot._sinkhorn"], True)]
+)
 def test_torch_is_loaded_by_the_fit_that_needs_it(names, is_early):
     code = _LOAD_LATE.replace("NAMES", repr(names))
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
@@ -364,6 +372,95 @@ def test_torch_is_loaded_by_the_fit_that_needs_it(names, is_early):
     result = json.loads(done.stdout.splitlines()[-1])
     # That of a package which imports it is seen, and so are threads that are not limited.
     assert result == {"early": is_early, "threads": [[1], [2]]}
+
+
+# What one process has loaded after each import, and after each name that is used.
+_LOADED = """
+import json, sys
+from importlib import import_module
+
+HEAVY = {
+    "dp_accounting", "geomloss", "matplotlib", "ot", "pandas", "scipy", "scipy.optimize",
+    "scipy.signal", "scipy.stats", "sklearn", "sklearn.ensemble", "torch", "tqdm",
+}
+found = {}
+for name in NAMES:
+    module, _, attribute = name.partition(":")
+    module = import_module(module)
+    if attribute:
+        getattr(module, attribute)
+    found[name] = sorted(HEAVY & set(sys.modules))
+print(json.dumps(found))
+"""
+
+
+def loaded(names):
+    """Return the heavy packages that a process has loaded after each name, in turn."""
+    code = _LOADED.replace("NAMES", repr(names))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_a_package_loads_what_its_names_need():
+    lazy = [name for name in PUBLIC if is_lazy(name)]
+    found = loaded(
+        [
+            *lazy,
+            "sklearn_dpgen.domains",
+            "sklearn_dpgen.accounting",
+            "sklearn_dpgen.schema",
+            "sklearn_dpgen.ledger:PrivacyLedger",
+            "sklearn_dpgen.preprocessing:TabularEncoder",
+            "sklearn_dpgen.tables:TableSampler",
+            # The negative twin.
+            "sklearn_dpgen.auditing:audit",
+            "sklearn_dpgen.tables:SyntheticDataClassifier",
+            "sklearn_dpgen.ot:sinkhorn",
+        ]
+    )
+    assert {name: found[name] for name in lazy} == dict.fromkeys(lazy, [])
+    assert found["sklearn_dpgen.domains"] == []
+    assert found["sklearn_dpgen.accounting"] == ["scipy"]
+    assert found["sklearn_dpgen.schema"] == ["pandas", "scipy"]
+    assert found["sklearn_dpgen.ledger:PrivacyLedger"] == ["pandas", "scipy"]
+    late = {"dp_accounting", "geomloss", "matplotlib", "ot", "sklearn.ensemble", "torch"}
+    assert not late & {*found["sklearn_dpgen.tables:TableSampler"]}
+    assert "dp_accounting" in found["sklearn_dpgen.auditing:audit"]
+    assert "sklearn.ensemble" in found["sklearn_dpgen.tables:SyntheticDataClassifier"]
+    assert "torch" in found["sklearn_dpgen.ot:sinkhorn"]
+
+
+def is_lazy(name):
+    """Return whether a public module is a package whose names are imported late."""
+    return hasattr(import_module(name), "lazy_names")
+
+
+def names_of_package(source):
+    """Return the names of a package by module: for type checkers, late, and ``__all__``."""
+    body = ast.parse(source).body
+    (block,) = (node for node in body if isinstance(node, ast.If))
+    checked = {node.module: [alias.name for alias in node.names] for node in block.body}
+    (late,) = block.orelse
+    (listed,) = (
+        node.value
+        for node in body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"
+    )
+    return checked, ast.literal_eval(late.value.args[1]), ast.literal_eval(listed)
+
+
+def test_lists_of_late_names_agree():
+    names = [name for name in PUBLIC if is_lazy(name)]
+    assert len(names) > 15
+    for name in names:
+        path = ROOT / name.partition(".")[2] / "__init__.py"
+        checked, late, listed = names_of_package(path.read_text(encoding="utf-8"))
+        assert checked == late, name
+        assert sorted(listed) == sorted(n for part in late.values() for n in part), name
+        module = import_module(name)
+        assert set(listed) <= set(dir(module))
+        with pytest.raises(AttributeError, match=f"{name!r} has no attribute 'no_such'"):
+            module.no_such  # noqa: B018
 
 
 def private_names(path):

@@ -12,8 +12,8 @@ from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._guarantee import Neighbours
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.utils._checks import check_count, set_fields
 from sklearn_dpgen.utils._html import notebook
-from sklearn_dpgen.utils._validation import check_count, set_fields
 
 __all__ = ["AttackRisk"]
 

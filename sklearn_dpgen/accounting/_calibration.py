@@ -12,8 +12,6 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import binom
 
 from sklearn_dpgen.accounting._composition import compose_delta, compose_epsilon
 from sklearn_dpgen.accounting._profiles import (
@@ -24,7 +22,7 @@ from sklearn_dpgen.accounting._profiles import (
 )
 from sklearn_dpgen.accounting._projection import ProjectionLaw, projection_bound, renyi_epsilon
 from sklearn_dpgen.exceptions import LargeDeltaWarning, PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import (
+from sklearn_dpgen.utils._checks import (
     check_choice,
     check_count,
     check_delta,
@@ -274,6 +272,8 @@ def _crossing(spent, delta, guess):
     else:
         while excess(low := low - step) <= 0:
             high, step = low, 2 * step
+    from scipy.optimize import brentq
+
     root = brentq(excess, low, high, xtol=2e-6, rtol=1e-15)
     multiplier, step = math.exp(root), 2e-6
     while spent(multiplier) > delta:
@@ -485,6 +485,8 @@ def _clone_counts(n_others, probability):
 
     One more clone is post-processing of one less, so rounding down is safe.
     """
+    from scipy.stats import binom
+
     clones = binom(n_others, probability)
     first, last = int(clones.ppf(_TAIL_MASS)), int(clones.isf(_TAIL_MASS))
     edges = np.unique(np.linspace(first, last + 1, _MAX_BLOCKS + 1).astype(np.int64))
@@ -496,6 +498,8 @@ def _clone_counts(n_others, probability):
 
 def _clone_divergence(epsilon, epsilon0, counts):
     """Return the hockey-stick divergence at e^ε given the number of clones."""
+    from scipy.stats import binom
+
     truth = 1 / (1 + math.exp(-epsilon0))
     # The loss grows with the share of Q0 among the counts + 1 outputs, and crosses ε here.
     share = -math.expm1(-epsilon - epsilon0) / (-math.expm1(-epsilon0) * (1 + math.exp(-epsilon)))

@@ -9,14 +9,14 @@ import math
 
 from sklearn_dpgen.accounting._calibration import gaussian_sigma, laplace_scale
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._exact_draws import GRID_BITS
-from sklearn_dpgen.utils._validation import (
+from sklearn_dpgen.utils._checks import (
     check_choice,
     check_count,
     check_delta,
     check_epsilon,
     check_positive,
 )
+from sklearn_dpgen.utils._exact_draws import GRID_BITS
 
 __all__ = [
     "certified_failure",

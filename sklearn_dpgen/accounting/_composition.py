@@ -38,7 +38,7 @@ from sklearn_dpgen.accounting._profiles import (
     smallest_passing,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import (
+from sklearn_dpgen.utils._checks import (
     check_count,
     check_delta,
     check_epsilon,

@@ -12,7 +12,7 @@ from typing import Any, Self
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import check_count, set_fields
+from sklearn_dpgen.utils._checks import check_count, set_fields
 
 __all__ = [
     "Bound",

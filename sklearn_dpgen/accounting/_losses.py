@@ -32,7 +32,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.fft import irfft, rfft
-from scipy.optimize import minimize_scalar
 
 from sklearn_dpgen.accounting._profiles import smallest_passing
 
@@ -167,6 +166,8 @@ class ComposedLosses:
         return self._best_tilt(lambda tilt: self._log_factor(tilt) - tilt * epsilon)
 
     def _best_tilt(self, objective):
+        from scipy.optimize import minimize_scalar
+
         # The scale of the loss gives the range; any tilt is valid, a good one is accurate.
         center = -math.log(max(self._log_mgf(1.0), self.step**2)) / 2
         found = minimize_scalar(

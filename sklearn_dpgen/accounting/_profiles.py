@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr
 
 from sklearn_dpgen.exceptions import PublicOverflowError, PublicValueError
-from sklearn_dpgen.utils._validation import (
+from sklearn_dpgen.utils._checks import (
     check_count,
     check_delta,
     check_positive,

@@ -19,8 +19,7 @@ from scipy.special import betainc, betaincc, gammaln, ndtr, ndtri
 
 from sklearn_dpgen.accounting._profiles import GaussianProfile, MixtureProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import (
+from sklearn_dpgen.utils._checks import (
     check_choice,
     check_count,
     check_delta,
@@ -28,6 +27,7 @@ from sklearn_dpgen.utils._validation import (
     check_rate,
     set_fields,
 )
+from sklearn_dpgen.utils._random import NoiseSource
 
 __all__ = ["ProjectionLaw", "projection_bound", "renyi_epsilon"]
 

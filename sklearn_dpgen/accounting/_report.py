@@ -16,9 +16,9 @@ from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.accounting._wording import events_text, relation_text, report_rows
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import saved_as_json
+from sklearn_dpgen.utils._checks import check_count, set_fields
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import SEEDED
-from sklearn_dpgen.utils._validation import check_count, set_fields
 
 __all__ = ["PrivacyReport"]
 

@@ -55,7 +55,6 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.stats import binom, poisson
 
 from sklearn_dpgen.accounting._calibration import gaussian_sigma
 from sklearn_dpgen.accounting._composition import compose_delta, compose_epsilon
@@ -66,8 +65,7 @@ from sklearn_dpgen.accounting._profiles import (
     smallest_passing,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import (
+from sklearn_dpgen.utils._checks import (
     Real,
     check_count,
     check_delta,
@@ -75,6 +73,7 @@ from sklearn_dpgen.utils._validation import (
     check_positive,
     set_fields,
 )
+from sklearn_dpgen.utils._random import NoiseSource
 
 __all__ = [
     "BinomialRuns",
@@ -369,6 +368,8 @@ class PoissonRuns(RandomRuns):
 
     def probabilities(self) -> np.ndarray:
         """Return P(K = k), as in ``RandomRuns``."""
+        from scipy.stats import poisson
+
         distribution = poisson(self.rate)
         counts = np.arange(1, int(distribution.isf(TAIL)) + 2)
         return distribution.pmf(counts) / -math.expm1(-self.rate)
@@ -455,6 +456,8 @@ class BinomialRuns(RandomRuns):
 
     def probabilities(self) -> np.ndarray:
         """Return P(K = k), as in ``RandomRuns``."""
+        from scipy.stats import binom
+
         probabilities = binom(self.n, self.p).pmf(np.arange(1, self.n + 1))
         return probabilities / probabilities.sum()
 

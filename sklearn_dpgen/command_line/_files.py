@@ -163,12 +163,13 @@ def public_tables(
     CommandError
         A file names no private table, or there is none for the weights.
     """
-    from sklearn_dpgen.preprocessing import PublicTable
-    from sklearn_dpgen.schema import RelationalSchema
-
     files = public_files(paths)
     if not files:
         return None
+
+    from sklearn_dpgen.preprocessing import PublicTable
+    from sklearn_dpgen.schema import RelationalSchema
+
     if not isinstance(schema, RelationalSchema):
         if {*files} != {""}:
             raise CommandError("--public must be FILE: the schema is that of one table.")

@@ -275,13 +275,14 @@ def with_options(schema: Any, arguments: argparse.Namespace) -> Any:
 
 def check_rules(schema: Any) -> None:
     """Raise CommandError if the rules of a schema, and of options, contradict one another."""
+    if not schema.rules:
+        return
+
     from sklearn_dpgen.exceptions import PublicError
     from sklearn_dpgen.tables._person_rows import stages_of
     from sklearn_dpgen.tables._person_rules import rules_of_stages
     from sklearn_dpgen.tables._table_rules import TableRules
 
-    if not schema.rules:
-        return
     try:
         if hasattr(schema, "order"):
             rules_of_stages(schema.rules, schema, stages_of(schema))

@@ -18,7 +18,7 @@ from sklearn_dpgen.domains._base import (
 from sklearn_dpgen.domains._product import Box, OneHot, Product
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import Array, saved
-from sklearn_dpgen.utils._validation import check_positive
+from sklearn_dpgen.utils._checks import check_positive
 
 __all__ = ["Ball", "enclosing_ball"]
 

@@ -22,6 +22,7 @@ from sklearn_dpgen.persistence._files import SavedEstimator
 from sklearn_dpgen.schema import Identifier, Schema
 from sklearn_dpgen.schema._csv import in_format
 from sklearn_dpgen.schema._file import DeclaredParameter, SchemaParameter, declared_unit
+from sklearn_dpgen.utils._devices import device_name
 from sklearn_dpgen.utils._exact_draws import require_opendp
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
@@ -474,9 +475,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             if name not in _NOT_BOUND and not callable(value) and not _is_absent(value)
         }
         if "device" in settings:
-            from sklearn_dpgen.utils._torch import resolve_device
-
-            settings["device"] = str(resolve_device(settings["device"]))
+            settings["device"] = device_name(settings["device"])
         named = (part for item in sorted(settings.items()) for part in item)
         return noise_source(seed, type(self).__qualname__, *named, *bound)
 

@@ -25,8 +25,8 @@ from sklearn_dpgen.ledger._ledger_file import (
     read_releases,
 )
 from sklearn_dpgen.ledger._ledger_report import FILTERS, Charge, LedgerReport, by_unit
+from sklearn_dpgen.utils._checks import check_count, check_delta, check_epsilon
 from sklearn_dpgen.utils._html import notebook
-from sklearn_dpgen.utils._validation import check_count, check_delta, check_epsilon
 
 __all__ = ["LedgerLike", "PrivacyLedger", "check_affordable", "ledger_faults", "open_ledger"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.utils._checks import call_quietly
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = [
     "Persons",

@@ -268,7 +268,8 @@ def find_class(name: object) -> SavedClass | None:
     if not isinstance(name, str):
         return None
     if name not in _REGISTRY and name in _MODULE_OF:
-        importlib.import_module(f"sklearn_dpgen.{_MODULE_OF[name]}")
+        # A package imports the module of a class when its name is read.
+        getattr(importlib.import_module(f"sklearn_dpgen.{_MODULE_OF[name]}"), name)
     entry = _REGISTRY.get(name)
     return entry if entry is not None and _is_complete(entry.type) else None
 

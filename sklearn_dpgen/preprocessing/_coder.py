@@ -10,7 +10,7 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import MadeUpColumn
-from sklearn_dpgen.utils._validation import call_quietly
+from sklearn_dpgen.utils._checks import call_quietly
 
 __all__ = ["RecordCoder"]
 

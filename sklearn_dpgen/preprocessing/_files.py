@@ -28,8 +28,8 @@ from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import MadeUpColumn
 from sklearn_dpgen.schema._csv import DELIMITERS, CsvFile, CsvFormat
 from sklearn_dpgen.schema._texts import near_names
+from sklearn_dpgen.utils._checks import call_quietly
 from sklearn_dpgen.utils._urls import is_url
-from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = [
     "CsvFiles",

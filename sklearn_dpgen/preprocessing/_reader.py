@@ -12,7 +12,7 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._sources import open_named, open_source
 from sklearn_dpgen.schema._texts import near_names
-from sklearn_dpgen.utils._validation import as_frame, call_quietly, check_array
+from sklearn_dpgen.utils._checks import call_quietly
 
 __all__ = [
     "NO_RECORDS",
@@ -63,6 +63,8 @@ def read_blocks(source, names):
         check_columns(source.names, names, is_projected=True)
     for part in source.parts(names):
         if isinstance(part, np.ndarray):
+            from sklearn_dpgen.utils._validation import as_frame
+
             for start in range(0, len(part), _BLOCK):
                 yield as_frame(part[start : start + _BLOCK], names)
             continue
@@ -305,4 +307,6 @@ def pieces(X, n_rows):
 
 
 def _as_array(X):
+    from sklearn_dpgen.utils._validation import check_array
+
     return check_array(X, dtype=np.float64, ensure_min_samples=0, ensure_all_finite=False)

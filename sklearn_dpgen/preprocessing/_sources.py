@@ -18,7 +18,6 @@ from sklearn_dpgen.preprocessing._files import (
     require,
 )
 from sklearn_dpgen.schema._csv import is_path
-from sklearn_dpgen.utils._validation import check_array
 
 __all__ = ["Source", "is_paths", "open_named", "open_source"]
 
@@ -274,6 +273,9 @@ def _is_iterator(X):
 def _array(X, n_columns):
     if not (isinstance(X, list | tuple) or hasattr(X, "shape") or hasattr(X, "__array__")):
         raise PublicTypeError(f"X must be a table, or a source of one, got {type(X).__name__}.")
+    # It imports scikit-learn, which tables in files do without.
+    from sklearn_dpgen.utils._validation import check_array
+
     dtype = None if hasattr(X, "dtype") else object
     X = check_array(X, dtype=dtype, ensure_all_finite=False, estimator="TabularEncoder")
     if X.shape[1] != n_columns:

@@ -16,8 +16,8 @@ from pandas.api import types
 from sklearn_dpgen.domains import Box, Domain, OneHot, Product
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe, saved
+from sklearn_dpgen.utils._checks import call_quietly
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import call_quietly
 
 # From here on, different integers are equal in float64.
 _MOST_CODE = 2**53

@@ -25,7 +25,7 @@ from sklearn_dpgen.schema._column import (
     given_as,
     read_each,
 )
-from sklearn_dpgen.utils._validation import Integral, Real, call_quietly
+from sklearn_dpgen.utils._checks import Integral, Real, call_quietly
 
 _EXACT_INTEGERS = 2**53
 _MOST_SHOWN = 5

@@ -25,9 +25,9 @@ from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.schema._schema import Schema, is_long
 from sklearn_dpgen.schema._shown import column_rows, indented
 from sklearn_dpgen.schema._texts import dump_yaml, offered, read_json, read_yaml
+from sklearn_dpgen.utils._checks import call_quietly
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._html import notebook
-from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = ["ALIKE", "RelationalSchema", "Table", "as_integers", "is_relational"]
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from sklearn_dpgen.domains import OneHot, Product
 from sklearn_dpgen.persistence._declarations import (
@@ -233,20 +234,20 @@ class LogLinearConditional:
 
     def _shares(self, codes):
         """Yield slices of the records, and unnormalized shares of shape (n_blocks, n_chunk)."""
-        import torch
-        from torch.nn.functional import embedding_bag
-
         # The base is added to all records, as the only row of a first table.
         tables = [self.base[None], *(term.table for term in self.terms)]
         starts = np.cumsum([0, *map(len, tables)])
-        table = torch.from_numpy(np.concatenate(tables, dtype=np.float32))
+        table = np.concatenate(tables, dtype=np.float32)
         step = max(1, _ENTRIES // max(len(self.base), len(tables)))
         for start in range(0, len(codes), step):
             chunk = slice(start, min(start + step, len(codes)))
             cells = np.zeros((chunk.stop - start, len(tables)), dtype=np.int32)
             for i, term in enumerate(self.terms, 1):
                 cells[:, i] = starts[i] + term.rows(codes[chunk])
-            logits = embedding_bag(torch.from_numpy(cells), table, mode="sum").numpy()
+            n, width = cells.shape
+            row_starts = np.arange(0, n * width + 1, width, dtype=np.int32)
+            ones = np.ones(n * width, dtype=np.float32)
+            logits = csr_array((ones, cells.ravel(), row_starts), shape=(n, len(table))) @ table
             # Reductions over the first axis of few blocks are faster than over the last.
             shares = np.ascontiguousarray(logits.T)
             shares -= shares.max(axis=0)

@@ -1,20 +1,25 @@
 """Exact counts of many marginals, computed from few joint tables for large data."""
 
 import math
+import sys
 from functools import lru_cache
 from itertools import combinations, pairwise
 
 import numpy as np
-import torch
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.tables._marginals import MAX_COLUMNS
 from sklearn_dpgen.tables._table_counter import MANY_ROWS
+from sklearn_dpgen.utils._threads import limit_new_libraries
 
 __all__ = ["JointCoder", "JointCounts", "cover_tables"]
 
 # Codes below this fit in 16 bits.
 _SHORT = 1 << 16
+# Bytes of a cache line.
+_ALIGNMENT = 64
+# From so many rows on, PyTorch saves more time than its import takes.
+_MANY_FOR_TORCH = 1 << 25
 
 
 class Codes:
@@ -25,14 +30,34 @@ class Codes:
     n_rows : int
     is_short : bool
         Whether codes have 16 bits instead of 64.
+    torch : module or None
+        PyTorch, which counts in two thirds of the time, or None for no tensor.
     """
 
-    def __init__(self, n_rows, is_short):
-        # PyTorch allocates aligned memory, on which sums take half the time.
-        dtype = torch.int16 if is_short else torch.int64
-        self.tensor = torch.empty(n_rows, dtype=dtype, device="cpu")
-        self.array = self.tensor.numpy().view(np.uint16 if is_short else np.int64)
+    def __init__(self, n_rows, is_short, torch):
+        dtype = np.dtype(np.uint16 if is_short else np.int64)
+        # On aligned memory, sums take half the time.
+        memory = np.empty(n_rows * dtype.itemsize + _ALIGNMENT, dtype=np.uint8)
+        start = -memory.ctypes.data % _ALIGNMENT
+        self.array = memory[start : start + n_rows * dtype.itemsize].view(dtype)
+        self.torch, self.tensor = torch, None
+        if torch is not None:
+            self.tensor = torch.from_numpy(self.array.view(np.int16) if is_short else self.array)
         self.is_short = is_short
+
+
+def _loaded_torch(n_rows):
+    """Return PyTorch if it is loaded, or worth a second to load for so many rows; else None.
+
+    The counts are integers, and the same without it.
+    """
+    if n_rows is None or n_rows >= _MANY_FOR_TORCH:
+        import torch
+
+        limit_new_libraries()
+        return torch
+    found = sys.modules.get("torch")
+    return found if hasattr(found, "bincount") else None
 
 
 class JointCoder:
@@ -44,6 +69,8 @@ class JointCoder:
         The number of categories of each column.
     blocks : sequence of tuple of int
         The columns of each joint table, in row-major order.
+    n_rows : int or None, default=None
+        Approximate number of records; None for many.
 
     Attributes
     ----------
@@ -51,7 +78,8 @@ class JointCoder:
         The columns of all tables, ascending.
     """
 
-    def __init__(self, sizes, blocks):
+    def __init__(self, sizes, blocks, n_rows=None):
+        self._expected = n_rows
         self.columns = sorted({j for block in blocks for j in block})
         # Buffers of single columns come first, then those of joint codes.
         self._is_short = [sizes[j] <= _SHORT for j in self.columns]
@@ -116,16 +144,20 @@ class JointCoder:
 
     def _allocate(self, n_rows):
         if self._n_rows != n_rows:
-            self._buffers = [Codes(n_rows, is_short) for is_short in self._is_short]
+            torch = _loaded_torch(self._expected)
+            self._buffers = [Codes(n_rows, is_short, torch) for is_short in self._is_short]
             self._n_rows = n_rows
 
 
 def _join(first, last, size, joint):
     """Write ``first * size + last`` to ``joint``, which may be ``first``."""
-    if joint.is_short:
+    if joint.is_short and joint.tensor is not None:
         # Arithmetic modulo 2^16 gives the right bits for signed numbers too.
         factor = size if size < _SHORT // 2 else size - _SHORT
-        torch.add(last.tensor, first.tensor, alpha=factor, out=joint.tensor)
+        joint.torch.add(last.tensor, first.tensor, alpha=factor, out=joint.tensor)
+    elif joint.is_short:
+        np.multiply(first.array, np.uint16(size % _SHORT), out=joint.array)
+        np.add(joint.array, last.array, out=joint.array)
     else:
         np.multiply(first.array, size, out=joint.array, dtype=np.int64)
         np.add(joint.array, last.array, out=joint.array)
@@ -188,7 +220,7 @@ class JointCounts:
         stops = np.cumsum([0, *(math.prod(self._shape(block)) for block in self.blocks)]).tolist()
         self.vector = np.zeros(stops[-1], dtype=np.int64)
         self._spans = list(pairwise(stops))
-        self._coder = JointCoder(self.sizes, self.blocks)
+        self._coder = JointCoder(self.sizes, self.blocks, n_rows)
         self._scratch = None
 
     def __getstate__(self):
@@ -248,21 +280,27 @@ class JointCounts:
         for codes, (start, stop) in zip(self._coder.codes(columns), self._spans, strict=True):
             n_cells, total = stop - start, self.vector[start:stop]
             if weights is None and 2 * n_cells <= n_rows:
-                total += torch.bincount(codes.tensor, minlength=n_cells).numpy()
+                if codes.tensor is None:
+                    total += np.bincount(codes.array, minlength=n_cells)
+                else:
+                    total += codes.torch.bincount(codes.tensor, minlength=n_cells).numpy()
             else:
-                adder = adder or self._adder_of(n_rows, weights)
+                adder = adder or self._adder_of(n_rows, weights, codes.torch)
                 adder(codes.array, total)
 
-    def _adder_of(self, n_rows, weights):
+    def _adder_of(self, n_rows, weights, torch):
         if self._scratch is None or len(self._scratch[0].array) != n_rows:
-            self._scratch = tuple(Codes(n_rows, is_short=False) for _ in range(2))
+            self._scratch = tuple(Codes(n_rows, is_short=False, torch=torch) for _ in range(2))
         index, added = self._scratch
         added.array[:] = 1 if weights is None else weights
 
         def add(codes, total):
             # Integers are added in place, so that large tables are not allocated for each chunk.
             np.copyto(index.array, codes)
-            torch.from_numpy(total).scatter_add_(0, index.tensor, added.tensor)
+            if index.tensor is None:
+                np.add.at(total, index.array, added.array)
+            else:
+                torch.from_numpy(total).scatter_add_(0, index.tensor, added.tensor)
 
         return add
 

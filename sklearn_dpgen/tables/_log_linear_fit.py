@@ -1,14 +1,13 @@
 """Log-linear conditionals fitted to noisy marginals by regularized maximum entropy."""
 
 import math
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.fft import dct
 from scipy.optimize import minimize
-from torch.nn.functional import embedding_bag
+from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from sklearn_dpgen.tables._distributions import (
@@ -20,7 +19,7 @@ from sklearn_dpgen.tables._distributions import (
 from sklearn_dpgen.tables._marginals import group_sums
 from sklearn_dpgen.tables._table_counter import CodeCounter, CountLayout
 from sklearn_dpgen.tables._table_rules import barred_term, possible_cells
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+from sklearn_dpgen.utils._devices import device_name
 
 __all__ = ["ChainFit", "CopiedColumn", "NoisyTable", "cosine_basis", "fit_conditional"]
 
@@ -116,7 +115,8 @@ def fit_conditional(
         Blocks of rows drawn from the fitted distribution of earlier columns.
     max_iter : int
         Most steps of L-BFGS.
-    device : torch.device
+    device : str or torch.device
+        "cpu" computes without PyTorch.
     fixed : tuple of LogLinearTerm, default=()
         Known terms, which are added to those of the tables.
     spread : ndarray of shape (n_blocks,) or None, default=None
@@ -160,15 +160,8 @@ def fit_conditional(
         # The prior of a group has the sum of the probabilities of its blocks.
         fixed = (*fixed, copied.grouped_term(merged))
         distinct = np.vstack([distinct, np.arange(len(sums))])
-    problem = _Problem(
-        sums,
-        tables,
-        distinct,
-        codes,
-        device,
-        fixed=fixed,
-        ridge=ridge,
-        has_base=copied is None,
+    problem = _problem_of(device)(
+        sums, tables, distinct, codes, fixed=fixed, ridge=ridge, has_base=copied is None
     )
     result = minimize(
         problem,
@@ -182,32 +175,45 @@ def fit_conditional(
         LogLinearTerm(
             t.columns[:-1],
             t.groups,
-            as_array(theta).reshape(t.shares.shape if t.pattern is None else t.pattern.shape),
+            theta.reshape(t.shares.shape if t.pattern is None else t.pattern.shape).astype(float),
         )
         for t, theta in zip(tables, logits, strict=True)
     )
-    return LogLinearConditional(column, base + as_array(shift)[merged], (*fitted, *terms))
+    return LogLinearConditional(column, base + shift.astype(float)[merged], (*fitted, *terms))
+
+
+def _problem_of(device):
+    """Return the class of the objective on a device."""
+    if str(device) == "cpu":
+        return _Problem
+    from sklearn_dpgen.tables._log_linear_tensors import TensorProblem
+
+    return partial(TensorProblem, device=device)
 
 
 class _Problem:
-    """The objective and its gradient, preconditioned so that its curvature is about one."""
+    """The objective and its gradient, preconditioned so that its curvature is about one.
+
+    It computes with NumPy, in single precision: the sums of logits over the tables, and those of
+    probabilities over the rows, are products with a sparse matrix of the rows and cells.
+    """
 
     def __init__(
-        self, marginal, tables, group_codes, codes, device, *, fixed=(), ridge=None, has_base=True
+        self, marginal, tables, group_codes, codes, *, fixed=(), ridge=None, has_base=True
     ):
-        n, self._device = len(codes), device
-        self._base = as_tensor(np.log(marginal) * has_base, device=device)
-        self._marginal = as_tensor(marginal / marginal.sum(), device=device)
-        self._shift_ridge = None if ridge is None else as_tensor(ridge, device=device)
-        own = self._marginal.clamp_min(1e-4)
-        self._scales = [(own if ridge is None else own + self._shift_ridge).rsqrt()]
+        n = self._n = len(codes)
+        self._base = _single(np.log(marginal) * has_base)
+        self._marginal = _single(marginal / marginal.sum())
+        self._shift_ridge = None if ridge is None else _single(ridge)
+        own = np.maximum(self._marginal, 1e-4)
+        self._scales = [1 / np.sqrt(own if ridge is None else own + self._shift_ridge)]
         self._targets, self._ridges, self._groups, self._starts = [], [], [], [0]
-        self._bases: list[tuple[torch.Tensor, ...]] = []
+        self._bases: list[tuple[np.ndarray, ...]] = []
         # For a table of a function of two columns, the cell of each pair of their groups.
-        self._patterns: list[torch.Tensor | None] = []
+        self._patterns: list[np.ndarray | None] = []
         self._shapes: dict[int, tuple[int, ...]] = {}
-        # Column-major, since cells are written and sorted by table.
-        cells = np.empty((n, len(tables) + len(fixed)), dtype=np.int64, order="F")
+        # Column-major, since cells are written by table.
+        self._cells = cells = np.empty((n, len(tables) + len(fixed)), dtype=np.int32, order="F")
         for i, table in enumerate(tables):
             is_pattern = table.pattern is not None
             *before, size = (table.pattern if is_pattern else table.shares).shape
@@ -217,8 +223,9 @@ class _Problem:
             self._starts.append(self._starts[-1] + n_before)
             rows = np.bincount(parent_cells, minlength=n_before) / n
             groups = group_codes[i]
+            self._groups.append(None if np.array_equal(groups, np.arange(size)) else groups)
             if is_pattern:
-                self._add_pattern(table, groups, device)
+                self._add_pattern(table)
                 continue
             self._patterns.append(None)
             sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
@@ -228,47 +235,56 @@ class _Problem:
             else:
                 possible = table.possible.reshape(n_before, size)
                 shares = _with_sums_inside(shares, rows, sums, possible)
-            self._targets.append(as_tensor(shares, device=device))
+            self._targets.append(_single(shares))
             ridges = table.ridges.reshape(n_before, size)
-            self._ridges.append(as_tensor(ridges, device=device))
+            self._ridges.append(_single(ridges))
             bases = reduce(np.kron, map(cosine_basis, before)), cosine_basis(size)
-            self._bases.append(tuple(as_tensor(basis, device=device) for basis in bases))
-            scale = 1 / np.sqrt(1 / table.shares.size + ridges)
-            self._scales.append(as_tensor(scale, device=device))
-            self._groups.append(
-                None
-                if np.array_equal(groups, np.arange(size))
-                else torch.from_numpy(groups).to(device)
-            )
+            self._bases.append(tuple(map(_single, bases)))
+            self._scales.append(_single(1 / np.sqrt(1 / table.shares.size + ridges)))
         self._fixed = []
         for i, term in enumerate(fixed, len(tables)):
             cells[:, i] = term.rows(codes) + self._starts[-1]
             table = term.logits[:, group_codes[i]]
             self._starts.append(self._starts[-1] + len(table))
-            self._fixed.append(as_tensor(table, device=device))
-        self._cells = torch.from_numpy(cells.astype(np.int32, order="C")).to(device)
-        self._members = _cell_members(cells, self._starts[-1], device)
-        self._n = n
+            self._fixed.append(_single(table))
         # What is done to single coefficients is done to those of all terms at once.
-        self._lengths = [scale.numel() for scale in self._scales]
-        self._scale = torch.cat([scale.flatten() for scale in self._scales])
-        ridges = [torch.zeros_like(self._marginal), *(r.flatten() for r in self._ridges)]
-        self._ridge = torch.cat(ridges)
+        self._ends = np.cumsum([scale.size for scale in self._scales])
+        self._scale = np.concatenate([scale.ravel() for scale in self._scales])
+        ridges = [np.zeros_like(self._marginal), *(r.ravel() for r in self._ridges)]
+        self._ridge = np.concatenate(ridges)
+        self._prepare()
 
-    def _add_pattern(self, table, groups, device):
+    def _add_pattern(self, table):
         """Add a table of a function of two columns, whose cells share one logit each."""
         n_cells = len(table.shares)
-        self._patterns.append(torch.from_numpy(table.pattern.ravel()).to(device))
-        self._targets.append(as_tensor(table.shares, device=device))
-        self._ridges.append(as_tensor(table.ridges, device=device))
-        self._bases.append((as_tensor(cosine_basis(n_cells), device=device),))
-        self._scales.append(as_tensor(1 / np.sqrt(1 / n_cells + table.ridges), device=device))
-        self._groups.append(
-            None
-            if np.array_equal(groups, np.arange(table.pattern.shape[1]))
-            else torch.from_numpy(groups).to(device)
-        )
-        self._shapes[len(self._patterns) - 1] = table.pattern.shape
+        self._shapes[len(self._patterns)] = table.pattern.shape
+        self._patterns.append(table.pattern.ravel())
+        self._targets.append(_single(table.shares))
+        self._ridges.append(_single(table.ridges))
+        self._bases.append((_single(cosine_basis(n_cells)),))
+        self._scales.append(_single(1 / np.sqrt(1 / n_cells + table.ridges)))
+
+    def _prepare(self):
+        """Prepare what all evaluations need."""
+        n, n_tables = self._cells.shape
+        ones = np.ones(n * n_tables, dtype=np.float32)
+        row_starts = np.arange(0, n * n_tables + 1, n_tables, dtype=np.int32)
+        shape = n, self._starts[-1]
+        self._rows = csr_array((ones, self._cells.ravel(), row_starts), shape=shape)
+        self._members = self._rows.T
+        # The logits of all tables, and the sums over the blocks of each group.
+        self._table = np.empty((self._starts[-1], len(self._marginal)), dtype=np.float32)
+        for i, theta in enumerate(self._fixed, len(self._targets)):
+            self._table[self._starts[i] : self._starts[i + 1]] = theta
+        self._ones = np.ones(len(self._marginal), dtype=np.float32)
+        self._sums = [
+            None if groups is None else _single(groups[:, None] == np.arange(self._width(i)))
+            for i, groups in enumerate(self._groups)
+        ]
+
+    def _width(self, i):
+        """Return the number of groups of the last column of a table."""
+        return (self._shapes.get(i) or self._targets[i].shape)[1]
 
     @property
     def n_parameters(self):
@@ -285,80 +301,96 @@ class _Problem:
         values = [shift / np.bincount(merged, weights=weights)]
         values += [cosines(term.logits) for term in terms]
         scales = self._scales[: len(values)]
-        known = [(v.ravel() / as_array(s).ravel()) for v, s in zip(values, scales, strict=True)]
+        known = [v.ravel() / s.ravel() for v, s in zip(values, scales, strict=True)]
         return np.pad(np.concatenate(known), (0, self.n_parameters - sum(map(len, known))))
 
     def unscaled(self, vector):
         """Return the shift of the base, the logits of each term, and all cosine coefficients."""
-        every = as_tensor(vector, device=self._device) * self._scale
+        every = _single(vector) * self._scale
         shift, *coefs = [
-            values.view(scale.shape)
-            for values, scale in zip(every.split(self._lengths), self._scales, strict=True)
+            values.reshape(scale.shape)
+            for values, scale in zip(self._split(every), self._scales, strict=True)
         ]
         logits = [
-            _expanded(coef, bases)
+            bases[0] @ coef @ bases[1].T
             if pattern is None
-            else (bases[0] @ coef)[pattern].view(self._shapes[i])
+            else (bases[0] @ coef)[pattern].reshape(self._shapes[i])
             for i, (coef, bases, pattern) in enumerate(
                 zip(coefs, self._bases, self._patterns, strict=True)
             )
         ]
         return shift, logits, every
 
+    def _split(self, vector):
+        """Return the parts of a vector of coefficients: of the base, and of each term."""
+        return np.split(vector, self._ends[:-1])
+
     def _shares(self, shift, logits):
         """Return the probabilities of all rows, and the mean of their log-partition functions."""
-        blocks = [
-            theta if groups is None else theta[:, groups]
-            for theta, groups in zip(logits, self._groups, strict=True)
-        ]
-        blocks += self._fixed
+        table = self._table
+        for i, (theta, groups) in enumerate(zip(logits, self._groups, strict=True)):
+            table[self._starts[i] : self._starts[i + 1]] = (
+                theta if groups is None else theta[:, groups]
+            )
         # Each row is in one cell of the first table, so the base is added to that table.
-        blocks[0] = blocks[0] + (self._base + shift)
-        scores = embedding_bag(self._cells, torch.cat(blocks), mode="sum")
-        # These four passes take a tenth of the time of a softmax over few entries.
-        highest = scores.amax(dim=1, keepdim=True)
-        scores = scores.sub_(highest).exp_()
-        sums = scores @ scores.new_ones(scores.shape[1], 1)
-        return scores.div_(sums), (highest + sums.log()).mean(dtype=torch.float64)
+        first = self._fixed[0] if not logits else table[: self._starts[1]]
+        table[: self._starts[1]] = first + (self._base + shift)
+        scores = self._rows @ table
+        highest = _row_maxima(scores)
+        scores -= highest[:, None]
+        np.exp(scores, out=scores)
+        sums = scores @ self._ones
+        scores /= sums[:, None]
+        return scores, float((highest + np.log(sums)).mean(dtype=np.float64))
 
     def __call__(self, vector):
         shift, logits, coefs = self.unscaled(vector)
         shares, value = self._shares(shift, logits)
-        value = value - torch.dot(self._base + shift, self._marginal)
-        fitted = embedding_bag(self._members[0], shares, self._members[1], mode="sum").div_(self._n)
-        slopes, gains = [fitted[: self._starts[1]].sum(dim=0) - self._marginal], []
-        penalties = [part.sum() for part in (self._ridge / 2 * coefs.square()).split(self._lengths)]
-        for i, (theta, target, bases, groups, pattern) in enumerate(
-            zip(logits, self._targets, self._bases, self._groups, self._patterns, strict=True)
+        value -= float(np.dot(self._base + shift, self._marginal))
+        fitted = self._members @ shares
+        fitted /= np.float32(self._n)
+        slopes = [fitted[: self._starts[1]].sum(axis=0) - self._marginal]
+        penalties = self._split(self._ridge / 2 * coefs * coefs)[1:]
+        for i, (theta, target, bases, sums, pattern) in enumerate(
+            zip(logits, self._targets, self._bases, self._sums, self._patterns, strict=True)
         ):
             slope = fitted[self._starts[i] : self._starts[i + 1]]
-            if groups is not None:
-                slope = torch.zeros_like(theta).index_add_(1, groups, slope)
+            if sums is not None:
+                slope = slope @ sums
             if pattern is None:
                 rows, columns = bases
                 slope = rows.T @ (slope - target) @ columns
             else:
                 (basis,) = bases
-                sums = torch.zeros_like(target).index_add_(0, pattern, slope.flatten())
-                theta = basis @ coefs.split(self._lengths)[i + 1]
-                slope = basis.T @ (sums - target)
-            gains.append((theta * target).sum())
-            slopes.append(slope.flatten())
-        slope = (torch.cat(slopes) + self._ridge * coefs) * self._scale
+                own = np.bincount(pattern, weights=slope.ravel(), minlength=len(target))
+                theta = basis @ self._split(coefs)[i + 1]
+                slope = basis.T @ (_single(own) - target)
+            value += float(penalties[i].sum()) - float(np.vdot(theta, target))
+            slopes.append(slope.ravel())
+        slope = (np.concatenate(slopes) + self._ridge * coefs) * self._scale
         if self._shift_ridge is not None:
-            value = value + (self._shift_ridge * shift.square()).sum() / 2
+            value += float((self._shift_ridge * shift * shift).sum()) / 2
             slope[: len(shift)] += self._scales[0] * self._shift_ridge * shift
-        value = float(value)
-        if gains:
-            for penalty, gain in torch.stack([*penalties[1:], *gains]).view(2, -1).T.tolist():
-                value = value + penalty - gain
-        return value, as_array(slope)
+        return value, slope.astype(np.float64)
 
 
-def _expanded(coefficients, bases):
-    """Return a table from its coefficients in two cosine bases."""
-    rows, columns = bases
-    return rows @ coefficients @ columns.T
+def _single(array):
+    """Return an array in single precision."""
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+# NumPy reduces short rows slowly: the columns of fewer are compared one by one.
+_FEW_COLUMNS = 24
+
+
+def _row_maxima(scores):
+    """Return the maximum of each row."""
+    if scores.shape[1] > _FEW_COLUMNS:
+        return scores.max(axis=1)
+    highest = scores[:, 0].copy()
+    for column in scores.T[1:]:
+        np.maximum(highest, column, out=highest)
+    return highest
 
 
 def _with_sums(shares, rows, columns, noise):
@@ -393,16 +425,6 @@ def _with_sums_inside(shares, rows, columns, possible):
         shares = shares + ((rows - shares.sum(axis=1)) / free[1])[:, None] * possible
         shares = shares + ((columns - shares.sum(axis=0)) / free[0]) * possible
     return shares
-
-
-def _cell_members(cells, width, device):
-    """Return the rows of all cells in order, and the index of the first row of each cell."""
-    # The cells of each table come after those of the table before. Numbers of 16 bits are sorted by
-    # a radix sort, which is several times as fast.
-    small = cells.T.astype(np.min_scalar_type(width))
-    order = np.concatenate([np.argsort(own, kind="stable") for own in small])
-    starts = np.append(0, np.cumsum(np.bincount(small.ravel(), minlength=width)))[:-1]
-    return tuple(torch.from_numpy(v.astype(np.int32)).to(device) for v in (order, starts))
 
 
 # Steps of the factors of a prior, and the least probability that is divided by.
@@ -512,7 +534,7 @@ class ChainFit:
         self.measured, self._order, self._n_rows = measured, list(order), n_rows
         # Predictions are post-processing of the releases, so their rows need no secret seed.
         self._rng = np.random.default_rng(0)
-        self._max_iter, self._device = max_iter, resolve_device(device)
+        self._max_iter, self._device = max_iter, device_name(device)
         self._barred = barred or {}
         # The conditional of each column, and rows, of a fit to the first ``_n_fitted`` tables.
         self._conditionals: dict = {}

@@ -28,7 +28,7 @@ from sklearn_dpgen.tables._releases import (
     total_records,
 )
 from sklearn_dpgen.tables._table_rules import possible_cells
-from sklearn_dpgen.utils._torch import resolve_device
+from sklearn_dpgen.utils._devices import device_name
 
 __all__ = ["PersonFit", "PersonMeasurements"]
 
@@ -439,7 +439,7 @@ class PersonFit:
         self._measurements, self._measured = measurements, measurements.measured
         self._layout, self._n_rows, self._max_iter = measurements.layout, n_rows, max_iter
         self._prior = measurements.prior
-        self._device, self._rng = resolve_device(device), np.random.default_rng(seed)
+        self._device, self._rng = device_name(device), np.random.default_rng(seed)
         self._verbose = verbose
         self._simulator = PersonSimulator(self._layout, self._empty())
         self._barred = barred_terms(self._simulator, measurements.encoders, rules)

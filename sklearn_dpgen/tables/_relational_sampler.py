@@ -257,6 +257,8 @@ class RelationalSampler(AcceptanceRateMixin, FramesMixin, PrivateEstimator):
         "public_agreement_": Maybe(list_of("PublicAgreement")),
     }
     _not_saved: dict = {"public": "It is tables, or their paths; the report has their hashes."}
+    # A fit on the CPU computes with NumPy; one on a GPU loads PyTorch itself.
+    _uses_torch = False
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [Interval(Real, 0, 1, closed="neither")],

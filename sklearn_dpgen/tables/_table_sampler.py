@@ -295,6 +295,8 @@ class TableSampler(AcceptanceRateMixin, ConditionalSamplerMixin, PrivateEstimato
         "public_agreement_": Maybe(list_of("PublicAgreement")),
     }
     _not_saved: dict = {"public": "It is a table, or the path of one; the report has its hash."}
+    # A fit on the CPU computes with NumPy; one on a GPU loads PyTorch itself.
+    _uses_torch = False
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "schema": [Schema],

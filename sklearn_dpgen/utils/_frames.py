@@ -1,13 +1,18 @@
 """Data frames of other libraries: detection, conversion to pandas, and back."""
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import narwhals.stable.v2 as nw
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe
-from sklearn_dpgen.utils._validation import EstimatorMixin, output_kind
+
+if TYPE_CHECKING:
+    # A mixin uses the attributes of the estimator.
+    from sklearn.base import BaseEstimator as EstimatorMixin
+else:
+    EstimatorMixin = object
 
 __all__ = ["FramesMixin", "as_pandas", "as_pandas_or_arrow", "frame_columns", "frame_kind"]
 
@@ -105,6 +110,8 @@ class FramesMixin(EstimatorMixin):
 
     def _given_back(self, frame: Any, fitted: str | None = None) -> Any:
         """Return a pandas frame as the requested kind, or as that of the fit; arrays unchanged."""
+        from sklearn_dpgen.utils._validation import output_kind
+
         kind = output_kind(self)
         kind = (fitted or self._frame_kind) if kind == "default" else kind
         if not isinstance(frame, pd.DataFrame) or kind == "pandas":

@@ -15,10 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Self
 
-import joblib
 import numpy as np
-from scipy.special import ndtri
-from sklearn.utils import check_random_state
 
 from sklearn_dpgen.exceptions import PublicOverflowError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._exact_draws import (
@@ -80,6 +77,9 @@ def split_random_state(random_state, n_streams: int) -> list[int | None]:
     """
     if random_state is None:
         return [None] * n_streams
+    # Seeds alone need scikit-learn; schemas and domains do without.
+    from sklearn.utils import check_random_state
+
     draws = check_random_state(random_state).randint(2**32, size=4, dtype=np.uint64)
     children = np.random.SeedSequence([int(v) for v in draws]).spawn(n_streams)
     return [int(child.generate_state(1, np.uint64)[0]) % _SEED_BOUND for child in children]
@@ -318,6 +318,8 @@ class NoiseSource:
 
     def normal(self, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw standard normals by inversion."""
+        from scipy.special import ndtri
+
         return ndtri(self._uniform(size))
 
     def laplace(self, size: int | tuple[int, ...]) -> np.ndarray:
@@ -511,6 +513,8 @@ def _feed(digest, part):
         name, content = type(part).__name__, str(part).encode()
     else:
         # A copy has the memory layout of a clone's parameter, and so the same hash.
+        import joblib
+
         name, content = "object", joblib.hash(copy.deepcopy(part)).encode()
     digest.update(f"{name} {len(content)} ".encode())
     digest.update(content)

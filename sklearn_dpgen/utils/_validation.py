@@ -1,9 +1,7 @@
-"""Checks of parameters and arrays; the one place that uses scikit-learn's private helpers."""
+"""Checks of parameters and arrays, with those of numbers; alone uses scikit-learn's internals."""
 
 import math
-import os
 import sys
-import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,17 +26,30 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
+from sklearn_dpgen.utils._checks import (
+    EPSILONS,
+    Integral,
+    Real,
+    attempt,
+    call_quietly,
+    check_budget,
+    check_choice,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_fits,
+    check_n_samples,
+    check_positive,
+    check_rate,
+    check_widths,
+    set_fields,
+    warn_user,
+)
 
 if TYPE_CHECKING:
     # A mixin uses the parameters and fitted attributes of the estimator.
     from sklearn.base import BaseEstimator as EstimatorMixin
-
-    # Type checkers take no int as an Integral, and no float as a Real.
-    Integral = int
-    Real = float
 else:
-    from numbers import Integral, Real
-
     EstimatorMixin = object
 
 __all__ = [
@@ -79,6 +90,7 @@ __all__ = [
     "fit_context",
     "named_parameters",
     "num_samples",
+    "object_array",
     "outermost_parameters",
     "output_kind",
     "set_fields",
@@ -87,10 +99,8 @@ __all__ = [
     "warn_user",
 ]
 
-# A parameter constraint: finite budgets beyond it protect nobody, or leave nothing. Within it,
-# privacy profiles are computed without overflow.
-_EPSILONS = 1e-50, 1e5
-BUDGET = [Interval(Real, *_EPSILONS, closed="both"), Options(Real, {math.inf})]
+# A parameter constraint.
+BUDGET = [Interval(Real, *EPSILONS, closed="both"), Options(Real, {math.inf})]
 
 
 class _DeviceType(type):
@@ -106,20 +116,6 @@ class _Device(metaclass=_DeviceType):
 
 # A parameter constraint: a device by name, or as a ``torch.device``.
 DEVICE = [str, _Device]
-
-
-def _attempt(function, *args, **kwargs):
-    """Return the result of a function and None, or None and the class and text of its error.
-
-    Errors are raised outside of the handler, or their context would show values.
-    """
-    try:
-        return function(*args, **kwargs), None
-    except Exception as error:  # Private values may raise any class.
-        try:
-            return None, (type(error), str(error))
-        except Exception:  # Converting the error to text may raise as well.
-            return None, (type(error), "")
 
 
 def check_array(X, *, dtype="numeric", **options):
@@ -140,13 +136,13 @@ def _checked(function, estimator, X, y, dtype, options):
         _check_columns(X, is_real)
     if is_real and isinstance(X, np.ndarray) and X.dtype.kind in "mM":
         raise PublicValueError("X must hold real numbers; convert dates or pass a schema.")
-    result, error = _attempt(function, dtype=dtype, **options)
+    result, error = attempt(function, dtype=dtype, **options)
     if error is None:
         return result
     if issubclass(error[0], MemoryError):
         raise MemoryError("X does not fit in memory.")
     # The message of scikit-learn may quote values, so the rule that failed is found again.
-    fault, _ = _attempt(_fault, estimator, X, y, is_real, options)
+    fault, _ = attempt(_fault, estimator, X, y, is_real, options)
     name = options.get("input_name") or "X"
     raise fault or PublicValueError(
         f"could not convert {name} to numbers: {name} must hold real numbers in two dimensions. "
@@ -158,7 +154,7 @@ def _fault(estimator, X, y, is_real, options):
     """Return an error for the first rule of scikit-learn that the data break, or None."""
     if estimator is not None:
         # The messages of this function have only names and types of columns.
-        _, error = _attempt(
+        _, error = attempt(
             sklearn.utils.validation._check_feature_names,
             estimator,
             X,
@@ -307,43 +303,14 @@ def as_frame(array, columns=None):
     return pd.DataFrame(array, columns=columns, dtype=dtype)
 
 
-def call_quietly(message, function, *args):
-    """Return the result of a function of private values, or raise a PublicValueError.
-
-    The error has only the given message, as the original one may show a value.
-    """
-    result, error = _attempt(function, *args)
-    if error is None:
-        return result
-    if issubclass(error[0], MemoryError):
-        raise MemoryError("X does not fit in memory.")
-    raise PublicValueError(message)
-
-
 def output_kind(estimator):
     """Return the output kind of ``set_output`` or the global configuration, else "default"."""
     return _get_output_config("transform", estimator)["dense"]
 
 
-# Packages whose frames are skipped to find the line of the user for a warning.
-_BETWEEN = ("joblib", "sklearn", "sklearn_dpgen")
-
-
-def warn_user(message, category=UserWarning):
-    """Warn at the line of user code that called this package."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_between(frame):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _is_between(frame):
-    return frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN
-
-
 def num_samples(X):
     """Return the number of rows of an array-like."""
-    n, error = _attempt(sklearn.utils.validation._num_samples, X)
+    n, error = attempt(sklearn.utils.validation._num_samples, X)
     if error is not None:
         raise PublicTypeError(f"X must be array-like with rows, got {type(X).__name__}.")
     return n
@@ -358,17 +325,17 @@ def check_consistent_length(*arrays):
 
 def assert_all_finite(X, *, input_name="X"):
     """Check that an array has no NaN or infinity."""
-    _, error = _attempt(sklearn.utils.validation.assert_all_finite, X)
+    _, error = attempt(sklearn.utils.validation.assert_all_finite, X)
     if error is not None:
         raise PublicValueError(f"Input {input_name} contains NaN or infinity.")
 
 
 def check_classification_targets(y):
     """Check that labels are those of a classification."""
-    _, error = _attempt(sklearn.utils.multiclass.check_classification_targets, y)
+    _, error = attempt(sklearn.utils.multiclass.check_classification_targets, y)
     if error is None:
         return
-    kind, error = _attempt(sklearn.utils.multiclass.type_of_target, y)
+    kind, error = attempt(sklearn.utils.multiclass.type_of_target, y)
     if error is not None:
         raise PublicValueError("y holds labels that are not of one type.")
     raise PublicValueError(
@@ -453,114 +420,6 @@ def check_settings(settings, defaults, owner):
             )
 
 
-def set_fields(instance, **values):
-    """Set fields of a frozen dataclass, in its ``__post_init__``."""
-    for name, value in values.items():
-        object.__setattr__(instance, name, value)
-
-
-def check_positive(value, name, *, allow_infinite=False):
-    """Return ``value`` as a float, or raise an error if it is not a positive number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise PublicTypeError(f"{name} must be a real number, got {type(value).__name__}.")
-    value = float(value)
-    if not value > 0 or (math.isinf(value) and not allow_infinite):
-        rule = "positive" if allow_infinite else "positive and finite"
-        raise PublicValueError(f"{name} must be {rule}, got {value}.")
-    return value
-
-
-def check_epsilon(epsilon, name="epsilon", *, allow_infinite=True):
-    """Return the privacy budget in nats as a float; ``np.inf`` is no noise."""
-    return check_positive(epsilon, name, allow_infinite=allow_infinite)
-
-
-def check_budget(epsilon):
-    """Return the budget of a call as a float, in the range of those of estimators or ``np.inf``."""
-    epsilon = check_epsilon(epsilon)
-    if math.isfinite(epsilon) and not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
-        raise PublicValueError(
-            f"epsilon must be from {_EPSILONS[0]:g} to {_EPSILONS[1]:g}, or np.inf for no noise, "
-            f"got {epsilon:g}."
-        )
-    return epsilon
-
-
-def check_delta(delta, name="delta"):
-    """Return delta as a float strictly between 0 and 1."""
-    delta = check_positive(delta, name)
-    if delta >= 1:
-        raise PublicValueError(f"{name} must be strictly between 0 and 1, got {delta}.")
-    return delta
-
-
-def check_rate(rate, name="sampling_rate"):
-    """Return a sampling rate as a float in (0, 1]."""
-    rate = check_positive(rate, name)
-    if rate > 1:
-        raise PublicValueError(f"{name} must be in (0, 1], got {rate}.")
-    return rate
-
-
-def check_count(count, name):
-    """Return a count as an int of at least 1."""
-    if isinstance(count, bool) or not isinstance(count, Integral):
-        raise PublicTypeError(f"{name} must be an integer, got {type(count).__name__}.")
-    if count < 1:
-        raise PublicValueError(f"{name} must be at least 1, got {count}.")
-    return int(count)
-
-
-def check_choice(value, name, choices):
-    """Return ``value`` if it is one of ``choices``."""
-    if value not in choices:
-        raise PublicValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
-    return value
-
-
-def check_n_samples(n_samples, width=1):
-    """Return a number of records to sample, at least 1, as an int.
-
-    Parameters
-    ----------
-    n_samples : int
-    width : int, default=1
-        Numbers per record during sampling, latents and one-hot blocks included.
-
-    Raises
-    ------
-    PublicValueError
-        The number is invalid, or the records do not fit in memory, with 8 bytes per number.
-    """
-    if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
-        raise PublicValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
-    needed, there = 8 * int(n_samples) * width, _memory()
-    if needed > there:
-        raise PublicValueError(
-            f"n_samples={n_samples} records of {width} numbers need {needed / 2**30:.0f} GiB of "
-            f"memory, of which there are {there / 2**30:.0f} GiB: sample in parts."
-        )
-    return int(n_samples)
-
-
-def check_fits(n_bytes, subject):
-    """Check that a number of bytes fits in the memory of the machine."""
-    there = _memory()
-    if n_bytes > there:
-        raise PublicValueError(
-            f"{subject} would take {n_bytes / 2**30:.0f} GiB of memory, of which there are "
-            f"{there / 2**30:.0f} GiB."
-        )
-
-
-def _memory():
-    """Return the bytes of the machine's memory, or 64 GiB if unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 2**36
-
-
 def check_weights(sample_weight, n_samples):
     """Return the weights of records as an array of finite numbers."""
     weights = check_array(
@@ -571,14 +430,6 @@ def check_weights(sample_weight, n_samples):
             f"sample_weight must have the shape ({n_samples},), got {weights.shape}."
         )
     return weights
-
-
-def check_widths(widths, name="hidden_layer_sizes"):
-    """Return the widths of layers as a tuple of positive integers."""
-    widths = tuple(widths)
-    if not all(isinstance(width, Integral) and int(width) > 0 for width in widths):
-        raise PublicValueError(f"{name} must hold positive integers, got {widths}.")
-    return tuple(int(width) for width in widths)
 
 
 def object_array(values):
@@ -595,15 +446,15 @@ def column_or_1d(y, warn=False):
     y = y.to_numpy() if isinstance(y, pd.DataFrame) else y
     if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
         y = object_array(y)
-    labels, error = _attempt(sklearn.utils.validation.column_or_1d, y, warn=warn)
+    labels, error = attempt(sklearn.utils.validation.column_or_1d, y, warn=warn)
     if error is None:
         return labels
     if issubclass(error[0], DataConversionWarning):
         raise DataConversionWarning("A column-vector y was passed when a 1d array was expected.")
-    array, _ = _attempt(np.asarray, y)
+    array, _ = attempt(np.asarray, y)
     if array is not None and array.dtype.kind == "c":
         raise PublicValueError("Complex data not supported: y must hold real labels.")
-    shape, _ = _attempt(np.shape, y)
+    shape, _ = attempt(np.shape, y)
     if shape is not None and len(shape) != 1:
         raise PublicValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
     raise PublicValueError("y must hold one label a row, in one dimension.")

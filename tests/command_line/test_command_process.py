@@ -14,23 +14,57 @@ import pytest
 from sklearn_dpgen.command_line import main
 from sklearn_dpgen.command_line._console import describe
 from sklearn_dpgen.command_line._files import OutputFolder
+from sklearn_dpgen.utils._devices import _has_driver
 
 COMMAND = [sys.executable, "-m", "sklearn_dpgen"]
 COMMANDS = ["draft-schema", "check", "plan", "ledger", "ledger init", "synthesize"]
 
 
-def test_help_imports_no_library(folder):
-    code = (
-        "import sys\n"
-        "from sklearn_dpgen.command_line import main\n"
-        "assert main(['synthesize', '--help']) == 0\n"
-        "print(sorted({'torch', 'numpy', 'pandas', 'sklearn'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
 FIT = ["--epsilon", "1", "--schema"]
+
+# What the commands of one process have loaded, each with those before it.
+_LOADED = """
+import json, sys
+from sklearn_dpgen.command_line import main
+
+HEAVY = {
+    "cryptography", "dp_accounting", "matplotlib", "numpy", "ot", "pandas", "scipy",
+    "scipy.stats", "sklearn", "torch",
+}
+found = []
+for arguments in COMMANDS:
+    assert main(arguments) == 0, arguments
+    found.append(sorted(HEAVY & set(sys.modules)))
+print(json.dumps(found))
+"""
+
+
+def test_commands_load_what_they_need(folder):
+    init = ["--dataset", "x", "--epsilon", "3", "--delta", "1e-5"]
+    commands = [
+        ["synthesize", "--help"],
+        ["json-schema", "--out", "schema.json"],
+        ["export-schema", "schema.yaml", "--to", "csvw", "--out", "metadata.json"],
+        ["draft-schema", "table.csv", "--out", "draft.yaml"],
+        ["check", "schema.yaml"],
+        ["check", "schema.yaml", "table.csv"],
+        ["ledger", "init", "ledger.db", *init],
+        ["ledger", "show", "ledger.db"],
+        ["ledger", "verify", "ledger.db"],
+        # The negative twin.
+        ["plan", *FIT, "schema.yaml", "--rows", "100"],
+        ["synthesize", "table.csv", *FIT, "schema.yaml", "--out", "out"],
+    ]
+    code = _LOADED.replace("COMMANDS", repr(commands))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    schema, ledger = ["numpy", "pandas"], ["numpy", "pandas", "scipy"]
+    assert found[:-2] == [[], *[schema] * 5, *[ledger] * 3]
+    plan, fit = map(set, found[-2:])
+    assert "sklearn" in plan
+    assert not {"matplotlib", "ot", "torch"} & plan
+    assert "matplotlib" in fit
+    assert ("torch" in fit) == _has_driver()
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,6 @@ def test_copies_that_would_grow_without_end_are_refused_before_a_vote(monkeypatc
 
 def test_copies_that_outgrow_the_memory_are_refused(monkeypatch):
     monkeypatch.setattr(f"{PLAN}.check_threshold", lambda *args: None)
-    monkeypatch.setattr("sklearn_dpgen.utils._validation._memory", lambda: 16 * 4 * 1000)
+    monkeypatch.setattr("sklearn_dpgen.utils._checks._memory", lambda: 16 * 4 * 1000)
     with pytest.raises(ValueError, match=r"n_samples: votes for \d+ candidates would take"):
         learner("evolution", 1.0, interface=Watched(), **COPIES).fit(quadrant(1000))

@@ -4,9 +4,11 @@ import copy
 import itertools
 import math
 import pickle
+import sys
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -374,3 +376,34 @@ def test_joint_codes_are_those_of_the_columns(data):
         shape = [sizes[j] for j in block]
         expected = np.ravel_multi_index([codes[j].astype(np.int64) for j in block], shape)
         assert_array_equal(found.array, expected)
+
+
+@pytest.mark.parametrize("n", [40, 40_000])
+@pytest.mark.parametrize("is_weighed", [False, True])
+def test_counts_without_pytorch_are_the_same(monkeypatch, n, is_weighed):
+    codes = records(MIXED, n)
+    weights = np.random.default_rng(0).integers(0, 9, size=n) if is_weighed else None
+    tables = (*PAIRS, (0, 4, 5, 9), (9, 10))
+    found = {}
+    for name, module in (("numpy", None), ("torch", torch)):
+        monkeypatch.setattr(_joint_counts, "_loaded_torch", lambda n_rows, module=module: module)
+        # Joint tables, of both widths of codes.
+        counter = JointCounts(MIXED, tables, n_rows=10**6).add(codes, weights)
+        assert (counter._coder._buffers[0].tensor is None) == (module is None)
+        found[name] = counter.finish()
+    for table, counts, others in zip(tables, found["numpy"], found["torch"], strict=True):
+        assert_array_equal(counts, others)
+        shape = [MIXED[j] for j in table]
+        expected = np.zeros(shape, dtype=np.int64)
+        np.add.at(expected, tuple(codes[j] for j in table), 1 if weights is None else weights)
+        assert_array_equal(counts, expected)
+
+
+def test_pytorch_counts_if_it_is_loaded_or_worth_loading(monkeypatch):
+    assert _joint_counts._loaded_torch(100) is torch
+    monkeypatch.delitem(sys.modules, "torch")
+    assert _joint_counts._loaded_torch(100) is None
+    # In place of an import, which PyTorch allows once.
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    for n_rows in (None, 10**8):
+        assert _joint_counts._loaded_torch(n_rows) is torch

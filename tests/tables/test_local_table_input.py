@@ -177,7 +177,7 @@ def test_what_does_not_fit_in_memory(monkeypatch):
     sampler = make(MECHANISM).fit(Y)
     with pytest.raises(ValueError, match=r"n_samples=10{12} .* GiB"):
         sampler.sample(10**12)
-    monkeypatch.setattr("sklearn_dpgen.utils._validation._memory", lambda: 2**28)
+    monkeypatch.setattr("sklearn_dpgen.utils._checks._memory", lambda: 2**28)
     with pytest.raises(ValueError, match=r"population_size would take .* GiB"):
         make(MECHANISM, population_size=10**6).fit(Y)
 

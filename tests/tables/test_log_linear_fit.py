@@ -12,6 +12,7 @@ from scipy.special import softmax
 from sklearn_dpgen.tables import _log_linear_fit
 from sklearn_dpgen.tables._distributions import LogLinearTerm
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, fit_conditional
+from sklearn_dpgen.tables._log_linear_tensors import TensorProblem
 
 CPU = torch.device("cpu")
 SIZES = (3, 4, 5)
@@ -282,3 +283,52 @@ def test_tables_are_seen_from_any_column():
         for index in np.ndindex(shares.shape):
             assert seen.shares[tuple(index[j] for j in seen.columns)] == shares[index]
         assert [len(part) for part in seen.groups] == [(3, 4, 5)[j] for j in seen.columns]
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_device_computes_what_numpy_does(monkeypatch, is_fixed):
+    """Values and gradients of both, of tables of any kind; of other ridges they differ."""
+    codes, rng = rows(), np.random.default_rng(5)
+    shares = law(codes)
+    coarse = np.array([0, 1, 1, 2, 2])
+    triple = rng.normal(0.02, 0.05, size=(3, 4, 3))
+    pattern = np.add.outer(np.arange(4), np.arange(3))
+    tables = [
+        table(codes, shares, (0,)),
+        NoisyTable((0, 1, 2), (np.arange(3), np.arange(4), coarse), triple, 0.02),
+        NoisyTable((1, 2), (np.arange(4), coarse), rng.dirichlet(np.ones(6)), 0.05, None, pattern),
+    ]
+    options = {"max_iter": 2, "device": "cpu"}
+    if is_fixed:
+        logits = np.where(np.eye(4, 5) > 0, -9.0, 0.0)
+        options["fixed"] = (LogLinearTerm((1,), whole(1, 2), logits),)
+        options["spread"] = np.full(5, 1e-2)
+    seen = []
+
+    def both(device):
+        def make(*args, **settings):
+            seen.append((args, settings))
+            return _log_linear_fit._Problem(*args, **settings)
+
+        return make
+
+    monkeypatch.setattr(_log_linear_fit, "_problem_of", both)
+    fit_conditional(2, shares.mean(axis=0), tables, codes, **options)
+    ((args, settings),) = seen
+    problem = _log_linear_fit._Problem(*args, **settings)
+    on_device = TensorProblem(*args, device=CPU, **settings)
+    args[1][1].ridges = 1.5 * args[1][1].ridges
+    other = TensorProblem(*args, device=CPU, **settings)
+    for point in rng.normal(size=(3, problem.n_parameters)):
+        value, slope = problem(point)
+        found, gradient = on_device(point)
+        assert found == pytest.approx(value, rel=1e-5)
+        assert_allclose(gradient, slope, atol=2e-5 * np.abs(slope).max())
+        assert np.abs(other(point)[1] - slope).max() > 1e-3 * np.abs(slope).max()
+
+
+def test_a_device_other_than_the_cpu_is_that_of_pytorch():
+    assert _log_linear_fit._problem_of("cpu") is _log_linear_fit._problem_of(CPU)
+    problem = _log_linear_fit._problem_of("cuda:0")
+    assert problem.func is TensorProblem
+    assert problem.keywords == {"device": "cuda:0"}

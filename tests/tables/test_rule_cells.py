@@ -169,7 +169,6 @@ def test_the_gradient_with_barred_blocks():
         tables,
         seen,
         codes * [1, 0],
-        CPU,
         fixed=(TERM,),
         ridge=np.full(12, 0.2),
     )

@@ -7,7 +7,7 @@ import sklearn.utils.validation
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.utils import _validation
+from sklearn_dpgen.utils import _checks
 from sklearn_dpgen.utils._validation import (
     check_array,
     check_delta,
@@ -132,7 +132,7 @@ def test_number_of_samples():
 def test_more_samples_than_memory(monkeypatch):
     with pytest.raises(ValueError, match="n_samples=10{15} records of 3 numbers need .* GiB"):
         check_n_samples(10**15, width=3)
-    monkeypatch.setattr(_validation, "_memory", lambda: 8 * 600)
+    monkeypatch.setattr(_checks, "_memory", lambda: 8 * 600)
     assert check_n_samples(200, width=3) == 200
     assert check_n_samples(600) == 600
     for n_samples, width in ((201, 3), (601, 1), (1, 601)):

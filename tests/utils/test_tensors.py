@@ -1,7 +1,11 @@
+import sys
+
 import numpy as np
 import pytest
 import torch
 
+from sklearn_dpgen.utils import _devices, _torch
+from sklearn_dpgen.utils._devices import device_name
 from sklearn_dpgen.utils._torch import (
     as_array,
     as_tensor,
@@ -48,3 +52,24 @@ def test_seeded_initialization():
     assert weights(0) == weights(0) != weights(1)
     assert weights(None) != weights(None)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_cpu_needs_no_pytorch(monkeypatch):
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert device_name("auto") == expected
+    assert device_name("cpu") == device_name(torch.device("cpu")) == "cpu"
+    for device in ("nowhere", 99, None):
+        with pytest.raises(ValueError, match="is not a device of this machine"):
+            device_name(device)
+    monkeypatch.setattr(_devices, "_has_driver", lambda: False)
+    asked = []
+    monkeypatch.setattr(_torch, "resolve_device", lambda device: asked.append(device) or "gpu")
+    # Loaded, PyTorch is asked.
+    assert device_name("auto") == "gpu"
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        assert device_name("auto") == device_name("cpu") == "cpu"
+        assert asked == ["auto"]
+        patch.setattr(_devices, "_has_driver", lambda: True)
+        assert device_name("auto") == "gpu"
+    assert asked == ["auto", "auto"]
