@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse
 from starlette.routing import Route
 
-from sklearn_dpgen.app._work import GAP, Work, answer
+from sklearn_dpgen.app._work import GAP, Answer, Work, answer
 
 __all__ = ["make_app"]
 
@@ -42,14 +42,15 @@ pre { white-space: pre-wrap; max-height: 28rem; overflow: auto; }
 .schema .fields .categories input { width: 18rem; }
 .schema .field { display: none; }
 .schema .note { font-size: .8rem; color: var(--bs-secondary-color); }
-%s { display: block; }
 @media (max-width: 40rem) {
   .schema thead { display: none; }
-  .schema tr, .schema td, .schema th { display: block; width: 100%%; }
+  .schema tr, .schema td, .schema th { display: block; width: 100%; }
   .schema tr { border-bottom: 1px solid var(--bs-border-color); padding-block: .5rem; }
-  .schema .fields .categories input { width: 100%%; }
+  .schema .fields .categories input { width: 100%; }
 }
-""" % ",\n".join(
+"""
+# A field is shown by the type that is chosen in its row, without a call of the server.
+_SHOWN = ",\n".join(
     f'.schema tr:has(option[value="{kind}"]:checked) .{field}'
     for field, (_, kinds) in _FIELDS.items()
     for kind in kinds
@@ -61,6 +62,21 @@ document.addEventListener('click', (event) => {
   navigator.clipboard.writeText(document.getElementById(from).innerText);
   event.target.textContent = 'Copied';
 });
+"""
+
+
+# Shiny's slider is a text box to a screen reader; the range of HTML is one that is known to it.
+_RANGE = """
+Shiny.inputBindings.register(new class extends Shiny.InputBinding {
+  find(scope) { return $(scope).find('input[type=range]'); }
+  getValue(el) { return Number(el.value); }
+  setValue(el, value) { el.value = value; }
+  getRatePolicy() { return {policy: 'debounce', delay: 250}; }
+  subscribe(el, callback) {
+    el.oninput = () => { el.nextElementSibling.value = el.value; callback(true); };
+  }
+  unsubscribe(el) { el.oninput = null; }
+}(), 'range');
 """
 
 
@@ -103,7 +119,9 @@ def make_app() -> tuple[App, Callable[[], None]]:
 def _page(work: Work) -> Any:
     get = work.values.get
     return ui.page_fluid(
-        ui.head_content(ui.tags.style(_STYLE), ui.tags.script(_COPY)),
+        ui.head_content(
+            ui.tags.style(_STYLE + _SHOWN + " { display: block; }"), ui.tags.script(_COPY)
+        ),
         ui.tags.a("To the steps", href="#steps", class_="visually-hidden-focusable"),
         ui.tags.header(
             ui.h1("From a table to a release"),
@@ -139,7 +157,7 @@ def _page(work: Work) -> Any:
             _section(
                 "4. Purpose and budget",
                 ui.output_ui("purpose"),
-                ui.input_slider("epsilon", "Epsilon", 0.1, 10, get("epsilon", 1), step=0.1),
+                _range("epsilon", "Epsilon", 0.1, 10, get("epsilon", 1), step=0.1),
                 ui.input_text("delta", "Delta", get("delta", "1e-6")),
                 ui.input_text("rows", "Number of rows, if it is public", get("rows", "")),
                 ui.input_text("ledger", "Ledger (path; made if it is new)", get("ledger", "")),
@@ -166,6 +184,7 @@ def _page(work: Work) -> Any:
             ),
             id="steps",
         ),
+        ui.tags.script(_RANGE),
         title="sklearn-dpgen",
         lang="en",
     )
@@ -175,6 +194,14 @@ def _section(title, *parts, class_=None):
     name = title.split(".")[0]
     head = ui.h2(title, id=f"step{name}")
     return ui.tags.section(head, *parts, class_=class_, **{"aria-labelledby": f"step{name}"})
+
+
+def _range(name, label, low, high, value, step):
+    own = ui.tags.input(
+        id=name, type="range", min=low, max=high, step=step, value=value, class_="form-range"
+    )
+    shown = ui.tags.output(f"{value:g}", **{"for": name})
+    return ui.div(ui.tags.label(label, **{"for": name}), own, shown, class_="form-group")
 
 
 def _live(name):
@@ -248,7 +275,8 @@ class _Session:
     def __init__(self, works, name, input, output, session):
         found = {"work": works.get(name)}
         drafted, saved = reactive.value(0), reactive.value(0)
-        said, refused = reactive.value(None), reactive.value(None)
+        said: reactive.Value[Answer | None] = reactive.value(None)
+        refused: reactive.Value[str | None] = reactive.value(None)
 
         def current() -> Work:
             if found["work"] is None:
@@ -268,12 +296,12 @@ class _Session:
 
         @reactive.effect
         @reactive.event(input.draft)
-        def _draft():
+        async def _draft():
             work = current()
             file = input.file().strip()
             folder = input.folder().strip() or str(Path(file).with_suffix("")) + "-release"
             ui.update_text("folder", value=folder)
-            said.set(work.draft(file, folder))
+            said.set(await asyncio.to_thread(work.draft, file, folder))
             drafted.set(drafted.get() + 1)
 
         @render.ui
@@ -424,7 +452,7 @@ class _Session:
             if work.job is not None:
                 work.job.stop()
 
-        ended = reactive.value(None)
+        ended: reactive.Value[Any] = reactive.value(None)
 
         @render.ui
         def progress():
