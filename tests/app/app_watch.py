@@ -19,6 +19,7 @@ def _install():
         "os.mkdir": lambda a: a[0], "os.rename": lambda a: a[1], "os.link": lambda a: a[1],
         "os.symlink": lambda a: a[1], "os.remove": lambda a: a[0], "os.rmdir": lambda a: a[0],
         "os.truncate": lambda a: a[0], "shutil.copyfile": lambda a: a[1],
+        "sqlite3.connect": lambda a: a[0],
     }
 
     def keep(event, what):
@@ -27,7 +28,7 @@ def _install():
         if isinstance(what, int):
             return
         path = str(what)
-        if event.startswith(("os.", "open", "shutil.")):
+        if event.startswith(("os.", "open", "shutil.", "sqlite3")) and path != ":memory:":
             path = os.path.abspath(path)
         os.write(record, (json.dumps([os.getpid(), event, path]) + "\\n").encode())
 
@@ -86,9 +87,9 @@ def bound(found):
 
 def written(found, *allowed):
     """Return the files and folders that were written outside some folders."""
-    events = ("open", "os.", "shutil.")
+    events = ("open", "os.", "shutil.", "sqlite3")
     places = {place for _, event, place in found if event.startswith(events)}
-    allowed = [os.path.realpath(path) for path in (*allowed, "/dev/null", "/dev/tty")]
+    allowed = [os.path.realpath(path) for path in (*allowed, "/dev/null", "/dev/tty", ":memory:")]
     return sorted(
         place
         for place in places
