@@ -114,8 +114,8 @@ def _plain(item):
     """Return a text that YAML reads as the item in a list."""
     if not isinstance(item, str):
         return dump_yaml({"v": item}).partition(": ")[2].strip() or str(item)
-    is_plain = not set(item) & set(",:[]{}#\"'\n") and item == item.strip() and _scalar(item) == item
-    return item if is_plain else json.dumps(item, ensure_ascii=False)
+    is_plain = item == item.strip() and not set(item) & set(",:[]{}#\"'\n")
+    return item if is_plain and _scalar(item) == item else json.dumps(item, ensure_ascii=False)
 
 
 def notes_of(text: str) -> dict[tuple[str, str], str]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from sklearn_dpgen.app._work import Answer, Work
+from sklearn_dpgen.command_line._console import CommandError
 from sklearn_dpgen.utils._html import percent
 
 __all__ = ["columns_to_show", "look", "real_beside"]
@@ -54,9 +55,32 @@ def _released(work):
     if work.pictures.get("stamp") != stamp:
         work.pictures = {"stamp": stamp, "model": sklearn_dpgen.load(path)}
     model, names = work.pictures["model"], _names(work)
+    if "tables" in work.declaration:
+        return _of_tables(work, model, names)
     if len(names) == 2:
         return PairDisplay.from_estimator(model, names, ax=_axes())
     return MarginalDisplay.from_estimator(model, names[0], ax=_axes())
+
+
+def _of_tables(work, model, names):
+    """Return what the report has of a column of tables with keys."""
+    from sklearn_dpgen.reporting import MarginalDisplay
+    from sklearn_dpgen.reporting._released import Released
+    from sklearn_dpgen.reporting._row_measures import measure_released_tables
+
+    if len(names) == 2:
+        raise CommandError("Pairs of columns of tables with keys are in the report.")
+    if "tables" not in work.pictures:
+        found = measure_released_tables(Released(model), round(model.n_records_), 0)["tables"]
+        work.pictures["tables"] = {
+            f"{table}.{column['name']}": column for table, own in found.items()
+            for column in own["columns"]
+        }  # fmt: skip
+    own = work.pictures["tables"].get(names[0])
+    if own is None:
+        raise CommandError(f"There are no counts of {names[0]!r}: see the report.")
+    words = {"errors": own["errors"], "name": names[0], "first_name": "released"}
+    return MarginalDisplay(own["released"], own["synthetic"], own["labels"], **words)
 
 
 def _real(work):
@@ -74,7 +98,8 @@ def _real(work):
     own = [str(work.release / name) for name in work.files if name.startswith(stem)]
     columns = {name: schema[name] for name in names}
     frames = [
-        read_frame(in_format(files_of(paths), schema.form), columns) for paths in (files[table], own)
+        read_frame(in_format(files_of(paths), schema.form), columns)
+        for paths in (files[table], own)
     ]
     if len(names) == 2:
         return PairDisplay.from_frames(*frames, names, schema=schema, ax=_axes())
@@ -91,12 +116,8 @@ def _shown(display, what):
         a, b = display.names
         title = f"Pairs of {a} and {b}: synthetic share minus {display.first_name} share."
 
-        def draw(ax):
-            box = ax.get_position()
-            display.plot(ax)
-            ax.set_position(box)
-
-        svg = inline_svg(draw, title, height=200, margins=(70, 60, 20, 60))
+        # The bar of colours takes its room from the axes.
+        svg = inline_svg(display.plot, title, height=200, margins=(60, 40, 20, 50))
         rows = [
             (u, v, percent(max(display.first[i][j], 0)), percent(display.second[i][j]))
             for i, u in enumerate(display.labels[0])
@@ -112,10 +133,11 @@ def _shown(display, what):
         noise = [None] * len(display.labels) if errors is None else errors
         rows = [
             (label, percent(max(x, 0)), *([] if e is None else [f"± {percent(e)}"]), percent(y))
-            for label, x, y, e in zip(display.labels, display.first, display.second, noise, strict=True)
+            for label, x, y, e in zip(
+                display.labels, display.first, display.second, noise, strict=True
+            )
         ]
         heads = [display.name, display.first_name, "synthetic"]
         heads[2:2] = [] if errors is None else ["noise"]
     found.result(title, {"svg": svg, "rows": rows, "heads": heads})
     return found
-

@@ -20,14 +20,14 @@ from sklearn_dpgen.utils._html import percent
 
 __all__ = ["make_app"]
 
-_HOME = Path(__file__).parent
-# More pieces of work than a person has on one day; the oldest is then forgotten, and its files stay.
+_HOME = Path(__file__).parents[1] / "templates"
+# The oldest of more pieces of work is forgotten; its files stay.
 _MOST_WORKS = 20
 _SECONDS = 0.3
 _NAMES = tuple(FIELDS)
 _SPLIT = _NAMES.index("")
 # For each word of a table its label, its help and the rows of its field.
-_RULES = ("rules", "Rules, one a line", "Such as admitted <= discharged, or age < 18 => a == 'x'.", 3)
+_RULES = ("rules", "Rules, one a line", "Such as admitted <= discharged.", 3)
 _CSV = (
     ("delimiter", "Delimiter of CSV files", "Empty: a comma.", 0),
     ("encoding", "Encoding of CSV files", "Empty: utf-8.", 0),
@@ -64,6 +64,7 @@ def _environment():
     found.globals |= {
         "labels": FIELDS, "types": TYPES, "fields_of": fields_of, "text_of": text_of,
         "first": _NAMES[:_SPLIT], "later": _NAMES[_SPLIT + 1 :], "flow": _flow, "percent": percent,
+        "less": lambda share: percent(share) if share > 1e-4 else "0.01%",
     }  # fmt: skip
     return found
 
@@ -93,11 +94,11 @@ def make_app() -> tuple[App, Callable[[], None]]:
             name = work.name
         head = ui.head_content(
             # The name of the work stays in the address, so that a reload finds it.
-            ui.tags.link(rel="stylesheet", href="own/page.css"),
-            ui.tags.script(src="own/page.js", defer=""),
+            ui.tags.link(rel="stylesheet", href="own/app.css"),
+            ui.tags.script(src="own/app.js", defer=""),
             ui.tags.link(rel="icon", href="data:,"),
         )
-        body = _environment().get_template("page.html").render(work=works[name])
+        body = _environment().get_template("app_page.html").render(work=works[name])
         return ui.page_fluid(
             head, ui.HTML(body), ui.tags.div(id="work", hidden="", **{"data-work": name}),
             title="sklearn-dpgen", lang="en",
@@ -106,7 +107,7 @@ def make_app() -> tuple[App, Callable[[], None]]:
     def server(input: Inputs, output: Outputs, session: Session) -> None:
         _connect(works, input, output, session)
 
-    app = App(page, server, static_assets={"/own": _HOME / "own"})
+    app = App(page, server, static_assets={"/own": _HOME})
 
     async def release(request: Request) -> Any:
         work, name = works.get(request.path_params["work"]), request.path_params["name"]
@@ -127,7 +128,7 @@ def make_app() -> tuple[App, Callable[[], None]]:
 
 def _connect(works, input, output, session):
     """Connect a page with its work: an event for all that is done, and a look at what changed."""
-    macros = _environment().get_template("parts.html").module
+    macros = _environment().get_template("app_parts.html").module
     parts = {part for needed in _PARTS.values() for part in needed}
     parts |= {"values", "edits", "gaps"}
     seen = {part: reactive.value(0) for part in parts}
@@ -247,6 +248,8 @@ def _purpose(work):
 
 def _choice(work):
     names = columns_to_show(work)
+    if names and work.values["column"] not in names:
+        work.values["column"] = names[0]
     if names and not {"look"} & (work.busy | work.answers.keys()):
         look(work)
     return (names,)

@@ -30,7 +30,8 @@ _VALUES = {
     "file": "", "more": "", "codebook": "", "encoding": "", "folder": "", "table": "",
     "target": "", "unit": "", "public": "", "ledger": "", "cap": "3", "epsilon": "1",
     "delta": "1e-6", "rows": "", "neighbours": "replace_one", "title": "", "author": "",
-    "signing-key": "", "public-key": "", "name": "release", "column": "", "second": "", "browsed": "",
+    "signing-key": "", "public-key": "", "name": "release", "column": "", "second": "",
+    "browsed": "",
 }  # fmt: skip
 # What the plan depends on.
 _PLANNED = {"target", "unit", "public", "ledger", "epsilon", "delta", "rows", "neighbours", "more"}
@@ -92,7 +93,7 @@ def refused(text: str, field: str | None = None) -> Answer:
 
 
 def _facts(document):
-    """Return what a plan says in numbers: the least shares above the noise, and an attacker's gain."""
+    """Return the least shares above the noise, and what an attacker gains, of a plan."""
     from sklearn_dpgen.accounting import PrivacyReport
     from sklearn_dpgen.reporting._model_card import risk_facts
 
@@ -274,7 +275,7 @@ class Work:
         if word in ("file", "folder", "name"):
             self.changed("release")
         if word in _PLANNED:
-            self.plan()
+            self._wanted.add("planned")
 
     def draft(self) -> None:
         """Draft a schema from names and declared types, or take the one of the folder."""
@@ -343,6 +344,7 @@ class Work:
         self.faults = {}
         self.changed("schema", "gaps", "lines")
         self.check_schema()
+        self._wanted.add("planned")
         return found if fault is None else fault
 
     def save(self) -> Answer | None:
@@ -415,6 +417,7 @@ class Work:
     def _validate(self):
         self.check_schema()
         self.changed("purpose")
+        self._wanted.add("planned")
         return Answer()
 
     def undo(self) -> None:
@@ -530,7 +533,8 @@ class Work:
         """Plan again if something has changed since the last plan began."""
         if "planned" in self._wanted and "planned" not in self.busy:
             self._wanted.discard("planned")
-            self.plan()
+            if self.values["rows"].strip() or self.values["neighbours"] != "replace_one":
+                self.plan()
 
     def open_ledger(self) -> None:
         """Show a ledger, and create it first if there is none."""
@@ -607,7 +611,11 @@ class Work:
             self.answers["ledger"] = answer("ledger", "show", str(self.ledger))
         elif not job.document.get("ok"):
             self.spent = job.document.get("spent") or "Nothing was spent."
-        self.changed("fit", "progress", "ledger", "look", "release")
+        # What a second click was told is over.
+        self.answers.pop("fit", None)
+        for part in ("look", "real"):
+            self.answers.pop(part, None)
+        self.changed("fit", "progress", "ledger", "look", "real", "release")
         if job.document.get("ok"):
             self.answers["verified"] = answer("verify", str(self.release))
 
@@ -672,7 +680,8 @@ class Work:
         """Return the files of each table of a relational schema."""
         from sklearn_dpgen.command_line._files import in_folder
 
-        named = dict(text[8:].partition("=")[::2] for text in self.inputs() if text[:8] == "--table=")
+        given = [text[8:] for text in self.inputs() if text.startswith("--table=")]
+        named = dict(text.partition("=")[::2] for text in given)
         found: dict[str, Any] = {name: [path] for name, path in named.items()}
         with contextlib.suppress(Exception):
             found = dict(in_folder(str(self.schema), (self.values["file"].strip(),), found)[1])
