@@ -1,83 +1,79 @@
-"""The page: its parts, and what connects them to a piece of work."""
+"""The page: what it shows of a piece of work, and what a user does to it."""
 
-import asyncio
+import functools
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shiny import App, Inputs, Outputs, Session, reactive, render, req, ui
+import jinja2
+from shiny import App, Inputs, Outputs, Session, reactive, render, ui
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse
 from starlette.routing import Route
 
-from sklearn_dpgen.app._work import GAP, Answer, Work, answer
+from sklearn_dpgen.app._columns import FIELDS, TYPES, fields_of, schema_text, text_of
+from sklearn_dpgen.app._look import columns_to_show, look, real_beside
+from sklearn_dpgen.app._work import Work
+from sklearn_dpgen.utils._html import percent
 
 __all__ = ["make_app"]
 
-_TYPES = ("...", "numeric", "datetime", "categorical", "ordinal", "open_categorical")
-_TYPES += ("identifier", "leave out")
-_BOUNDED = ("numeric", "datetime")
-_LABELLED = ("categorical", "ordinal")
-# For each field of a column its label and the types that have it.
-_FIELDS = {
-    "low": ("low", _BOUNDED),
-    "high": ("high", _BOUNDED),
-    "integer": ("whole numbers", ("numeric",)),
-    "resolution": ("resolution", ("datetime",)),
-    "categories": ("labels, with commas", _LABELLED),
-    "missing": ("missing codes", (*_BOUNDED, *_LABELLED)),
-    "nullable": ("may be missing", (*_BOUNDED, *_LABELLED, "open_categorical")),
-}
-_FLAGS = ("integer", "nullable")
-_STYLE = """
-body { max-width: 72rem; margin: auto; padding: 1rem; }
-section { margin-block: 2rem; }
-pre { white-space: pre-wrap; max-height: 28rem; overflow: auto; }
-.curator { border-inline-start: .4rem solid var(--bs-danger); padding-inline-start: 1rem; }
-.schema td, .schema th { vertical-align: top; padding: .4rem; }
-.schema .form-group { margin: 0; width: auto !important; }
-.schema label { font-size: .8rem; margin: 0; }
-.schema .fields { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: end; }
-.schema .fields input[type=text] { width: 9rem; }
-.schema .fields .categories input { width: 18rem; }
-.schema .field { display: none; }
-.schema .note { font-size: .8rem; color: var(--bs-secondary-color); }
-@media (max-width: 40rem) {
-  .schema thead { display: none; }
-  .schema tr, .schema td, .schema th { display: block; width: 100%; }
-  .schema tr { border-bottom: 1px solid var(--bs-border-color); padding-block: .5rem; }
-  .schema .fields .categories input { width: 100%; }
-}
-"""
-# A field is shown by the type that is chosen in its row, without a call of the server.
-_SHOWN = ",\n".join(
-    f'.schema tr:has(option[value="{kind}"]:checked) .{field}'
-    for field, (_, kinds) in _FIELDS.items()
-    for kind in kinds
+_HOME = Path(__file__).parents[1] / "templates"
+# The oldest of more pieces of work is forgotten; its files stay.
+_MOST_WORKS = 20
+_SECONDS = 0.3
+_NAMES = tuple(FIELDS)
+_SPLIT = _NAMES.index("")
+# For each word of a table its label, its help and the rows of its field.
+_RULES = ("rules", "Rules, one a line", "Such as admitted <= discharged.", 3)
+_CSV = (
+    ("delimiter", "Delimiter of CSV files", "Empty: a comma.", 0),
+    ("encoding", "Encoding of CSV files", "Empty: utf-8.", 0),
 )
-_COPY = """
-document.addEventListener('click', (event) => {
-  const from = event.target.dataset.copies;
-  if (!from) return;
-  navigator.clipboard.writeText(document.getElementById(from).innerText);
-  event.target.textContent = 'Copied';
-});
-"""
+_WORDS = (_RULES, *_CSV)
+_KEYS = (
+    ("primary_key", "Column that identifies a row", "", 0),
+    ("foreign_key", "Keys of other tables", "Such as {patient: patients}.", 0),
+    ("sequence_index", "Column that orders the rows of a person", "", 0),
+    ("max_rows", "Most rows of a person", "A public bound.", 0),
+    ("static", "Columns that are the same in all rows of a person", "Such as [sex, born].", 0),
+    _RULES, *_CSV,
+)  # fmt: skip
+# For each part of the page what it depends on.
+_PARTS = {
+    "browser": ["browsed"], "drafted": ["drafted"], "undone": ["undone"], "gaps": ["gaps"],
+    "schema": ["schema"], "text": ["schema", "text"], "checked": ["checked"],
+    "purpose": ["schema", "purpose"], "planned": ["planned", "gaps"], "ledger_": ["ledger"],
+    "fit_": ["fit"], "progress": ["progress"], "choice": ["look_names", "release", "fit"],
+    "look_": ["look"], "real_": ["real", "release", "fit"], "release_": ["release", "fit"],
+    "verified_": ["verified", "fit"], "lines_": ["lines"],
+}  # fmt: skip
+_REPORT_POLICY = (
+    "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "font-src data:"
+)
 
 
-# Shiny's slider is a text box to a screen reader; the range of HTML is one that is known to it.
-_RANGE = """
-Shiny.inputBindings.register(new class extends Shiny.InputBinding {
-  find(scope) { return $(scope).find('input[type=range]'); }
-  getValue(el) { return Number(el.value); }
-  setValue(el, value) { el.value = value; }
-  getRatePolicy() { return {policy: 'debounce', delay: 250}; }
-  subscribe(el, callback) {
-    el.oninput = () => { el.nextElementSibling.value = el.value; callback(true); };
-  }
-  unsubscribe(el) { el.oninput = null; }
-}(), 'range');
-"""
+@functools.cache
+def _environment():
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HOME), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    found.globals |= {
+        "labels": FIELDS, "types": TYPES, "fields_of": fields_of, "text_of": text_of,
+        "first": _NAMES[:_SPLIT], "later": _NAMES[_SPLIT + 1 :], "flow": _flow, "percent": percent,
+        "less": lambda share: percent(share) if share > 1e-4 else "0.01%",
+    }  # fmt: skip
+    return found
+
+
+def _flow(value):
+    """Return the text of a word of a table, as YAML in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {v}" for k, v in value.items()) + "}"
+    return f"[{text_of(value)}]" if isinstance(value, list) else text_of(value)
 
 
 def make_app() -> tuple[App, Callable[[], None]]:
@@ -85,450 +81,258 @@ def make_app() -> tuple[App, Callable[[], None]]:
     works: dict[str, Work] = {}
 
     def page(request: Request) -> Any:
-        work = works.get(request.query_params.get("work", ""))
-        if work is None:
+        name = request.query_params.get("work", "")
+        if name in works:
+            # The last that was looked at is the last to be forgotten.
+            works[name] = works.pop(name)
+        else:
+            idle = [n for n, w in works.items() if w.job is None or not w.job.running]
+            for old in idle[: max(0, len(works) - _MOST_WORKS + 1)]:
+                del works[old]
             work = Work()
             works[work.name] = work
+            name = work.name
+        head = ui.head_content(
             # The name of the work stays in the address, so that a reload finds it.
-            return ui.page_fluid(ui.tags.script(f"location.replace('/?work={work.name}')"))
-        return _page(work)
+            ui.tags.link(rel="stylesheet", href="own/app.css"),
+            ui.tags.script(src="own/app.js", defer=""),
+            ui.tags.link(rel="icon", href="data:,"),
+        )
+        body = _environment().get_template("app_page.html").render(work=works[name])
+        return ui.page_fluid(
+            head, ui.HTML(body), ui.tags.div(id="work", hidden="", **{"data-work": name}),
+            title="sklearn-dpgen", lang="en",
+        )  # fmt: skip
 
     def server(input: Inputs, output: Outputs, session: Session) -> None:
-        name = session.http_conn.query_params.get("work", "")
-        _Session(works, name, input, output, session)
+        _connect(works, input, output, session)
 
-    app = App(page, server)
+    app = App(page, server, static_assets={"/own": _HOME})
 
-    async def report(request: Request) -> Any:
-        work = works.get(request.path_params["work"])
-        path = Path(work.release, "report.html") if work else Path()
-        if not path.is_file():
-            return PlainTextResponse("There is no report.", status_code=404)
-        return FileResponse(path)
+    async def release(request: Request) -> Any:
+        work, name = works.get(request.path_params["work"]), request.path_params["name"]
+        path = work.release / name if work and name in work.files else None
+        if path is None:
+            return PlainTextResponse("There is no such file.", status_code=404)
+        return FileResponse(path, headers={"content-security-policy": _REPORT_POLICY})
 
-    app.starlette_app.router.routes.insert(0, Route("/report/{work}", report))
+    app.starlette_app.router.routes.insert(0, Route("/release/{work}/{name}", release))
 
     def close():
         for work in works.values():
             if work.job is not None:
-                work.job.stop()
+                work.job.stop(within=20)
 
     return app, close
 
 
-def _page(work: Work) -> Any:
-    get = work.values.get
-    return ui.page_fluid(
-        ui.head_content(
-            ui.tags.style(_STYLE + _SHOWN + " { display: block; }"), ui.tags.script(_COPY)
-        ),
-        ui.tags.a("To the steps", href="#steps", class_="visually-hidden-focusable"),
-        ui.tags.header(
-            ui.h1("From a table to a release"),
-            ui.p("On this machine alone. Files stay where they are."),
-            ui.input_dark_mode(id="mode"),
-        ),
-        ui.tags.main(
-            _section(
-                "1. File",
-                ui.input_text("file", "Path of the table", get("file", ""), width="100%"),
-                ui.input_text(
-                    "folder",
-                    "Folder for all that is written",
-                    get("folder", ""),
-                    width="100%",
-                ),
-                ui.input_action_button("draft", "Draft a schema"),
-                _live("drafted"),
-            ),
-            _section(
-                "2. Schema",
-                ui.p("From public knowledge alone: a schema is published with the release."),
-                ui.output_ui("schema"),
-                _live("gaps"),
-            ),
-            _section(
-                "3. Check",
-                ui.p("For the curator only: exact counts of the records. Do not publish them."),
-                ui.input_task_button("check", "Check the table", label_busy="Reading"),
-                _live("checked"),
-                class_="curator",
-            ),
-            _section(
-                "4. Purpose and budget",
-                ui.output_ui("purpose"),
-                _range("epsilon", "Epsilon", 0.1, 10, get("epsilon", 1), step=0.1),
-                ui.input_text("delta", "Delta", get("delta", "1e-6")),
-                ui.input_text("rows", "Number of rows, if it is public", get("rows", "")),
-                ui.input_text("ledger", "Ledger (path; made if it is new)", get("ledger", "")),
-                ui.input_text("cap", "Cap of a new ledger (epsilon)", get("cap", "3")),
-                ui.input_task_button("plan", "Show what will be seen", label_busy="Planning"),
-                _live("planned"),
-            ),
-            _section(
-                "5. Fit",
-                ui.input_action_button("fit", "Fit and spend the budget", class_="btn-primary"),
-                ui.input_action_button("stop", "Stop"),
-                _live("progress"),
-            ),
-            _section(
-                "6. Look",
-                ui.output_ui("column_choice"),
-                ui.output_plot("look"),
-                ui.output_ui("released"),
-            ),
-            _section(
-                "7. The same without this page",
-                _copied("lines", "Command lines"),
-                _copied("python", "Python"),
-            ),
-            id="steps",
-        ),
-        ui.tags.script(_RANGE),
-        title="sklearn-dpgen",
-        lang="en",
-    )
+def _connect(works, input, output, session):
+    """Connect a page with its work: an event for all that is done, and a look at what changed."""
+    macros = _environment().get_template("app_parts.html").module
+    parts = {part for needed in _PARTS.values() for part in needed}
+    parts |= {"values", "edits", "gaps"}
+    seen = {part: reactive.value(0) for part in parts}
+    found: dict[str, Any] = {"work": None, "edits": 0}
 
+    def work() -> Work | None:
+        if found["work"] is None:
+            text = session.clientdata.url_search()
+            found["work"] = works.get(text.rpartition("work=")[2])
+            if found["work"] is not None:
+                found["edits"] = len(found["work"].edits)
+        return found["work"]
 
-def _section(title, *parts, class_=None):
-    name = title.split(".")[0]
-    head = ui.h2(title, id=f"step{name}")
-    return ui.tags.section(head, *parts, class_=class_, **{"aria-labelledby": f"step{name}"})
+    @reactive.effect
+    def _watch():
+        reactive.invalidate_later(_SECONDS)
+        own = work()
+        if own is not None:
+            own.replan()
+            for part, value in seen.items():
+                value.set(own.versions.get(part, 0))
 
+    @reactive.effect
+    @reactive.event(input.act)
+    def _act():
+        own, what = work(), input.act()
+        if own is not None:
+            _do(own, what, session.id)
+            own.replan()
+            for part, value in seen.items():
+                value.set(own.versions.get(part, 0))
 
-def _range(name, label, low, high, value, step):
-    own = ui.tags.input(
-        id=name, type="range", min=low, max=high, step=step, value=value, class_="form-range"
-    )
-    shown = ui.tags.output(f"{value:g}", **{"for": name})
-    return ui.div(ui.tags.label(label, **{"for": name}), own, shown, class_="form-group")
-
-
-def _live(name):
-    return ui.div(ui.output_ui(name), role="status", **{"aria-live": "polite"})
-
-
-def _copied(name, title):
-    button = ui.tags.button(
-        f"Copy {title.lower()}",
-        type="button",
-        class_="btn btn-default btn-sm",
-        **{"data-copies": name},
-    )
-    return ui.div(ui.h3(title), ui.output_code(name), button)
-
-
-def _said(found):
-    """Return what a command has said."""
-    lines = "\n".join([*found.warnings, found.text])
-    kind = "alert alert-success" if found.ok else "alert alert-danger"
-    return ui.div(ui.tags.strong("Done." if found.ok else "No."), ui.tags.pre(lines), class_=kind)
-
-
-def _row(prefix, name, entry):
-    fields = []
-    for field, (label, _) in _FIELDS.items():
-        value, key = entry.get(field, ""), f"{prefix}_{field}"
-        label = ui.span(label, ui.span(f" of {name}", class_="visually-hidden"))
-        if field in _FLAGS:
-            part = ui.input_checkbox(key, label, value is True)
-        else:
-            part = ui.input_text(key, label, _text(value), update_on="blur")
-        fields.append(ui.div(part, class_=f"field {field}"))
-    label = ui.span(f"type of {name}", class_="visually-hidden")
-    kind = ui.input_select(f"{prefix}_type", label, list(_TYPES), selected=entry["type"])
-    head = ui.tags.th(name, scope="row")
-    return ui.tags.tr(head, ui.tags.td(kind), ui.tags.td(ui.div(*fields, class_="fields")))
-
-
-def _text(value):
-    if value == GAP:
-        return ""
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _value(field, text):
-    """Return the value of a field as YAML reads it."""
-    from sklearn_dpgen.command_line._files import parse
-
-    if field in _FLAGS:
-        return text
-    texts = (
-        [part.strip() for part in text.split(",")] if field in ("categories", "missing") else text
-    )
-    if isinstance(texts, list):
-        return [_scalar(parse, part) for part in texts if part]
-    return _scalar(parse, texts)
-
-
-def _scalar(parse, text):
-    try:
-        found = parse(f"value: {text}", "a.yaml")["value"]
-    except Exception:
-        return text
-    return text if isinstance(found, dict | list) else found
-
-
-class _Session:
-    """What connects the inputs and outputs of one page with its work."""
-
-    def __init__(self, works, name, input, output, session):
-        found = {"work": works.get(name)}
-        drafted, saved = reactive.value(0), reactive.value(0)
-        said: reactive.Value[Answer | None] = reactive.value(None)
-        refused: reactive.Value[str | None] = reactive.value(None)
-
-        def current() -> Work:
-            if found["work"] is None:
-                search = session.clientdata.url_search()
-                found["work"] = works.get(search.rpartition("work=")[2])
-            req(found["work"] is not None)
-            return found["work"]
-
-        @reactive.effect
-        def _keep():
-            work = current()
-            for word in ("file", "folder", "epsilon", "delta", "rows", "ledger", "cap"):
-                work.values[word] = input[word]()
-            for word in ("target", "unit"):
-                if word in input:
-                    work.values[word] = input[word]()
-
-        @reactive.effect
-        @reactive.event(input.draft)
-        async def _draft():
-            work = current()
-            file = input.file().strip()
-            folder = input.folder().strip() or str(Path(file).with_suffix("")) + "-release"
-            ui.update_text("folder", value=folder)
-            said.set(await asyncio.to_thread(work.draft, file, folder))
-            drafted.set(drafted.get() + 1)
-
-        @render.ui
-        def drafted_():
-            return None if said() is None else _said(said())
-
-        output(drafted_, id="drafted")
-
-        @render.ui
-        def schema():
-            drafted()
-            work = current()
-            if not work.columns:
-                return ui.p("Choose a file first.")
-            rows = [
-                _row(f"c{work.drafted}_{i}", name, entry)
-                for i, (name, entry) in enumerate(work.columns.items())
-            ]
-            heads = [ui.tags.th(text, scope="col") for text in ("Column", "Type", "Declared")]
-            caption = ui.tags.caption("Columns of the table", class_="visually-hidden")
-            return ui.tags.table(
-                caption,
-                ui.tags.thead(ui.tags.tr(*heads)),
-                ui.tags.tbody(*rows),
-                class_="schema table",
-            )
-
-        output(schema)
-
-        @reactive.effect
-        def _edit():
-            drafted()
-            work = current()
-            for i, (name, entry) in enumerate(work.columns.items()):
-                prefix = f"c{work.drafted}_{i}"
-                kind = input[f"{prefix}_type"]()
-                new = {"type": kind}
-                # Words that the table does not show stay.
-                known = {*_FIELDS, "type"}
-                new |= {w: v for w, v in entry.items() if w not in known and kind == entry["type"]}
-                for field, (_, kinds) in _FIELDS.items():
-                    given = input[f"{prefix}_{field}"]()
-                    if kind not in kinds:
-                        continue
-                    if given not in ("", False):
-                        new[field] = _value(field, given)
-                    elif field in ("low", "high", "categories"):
-                        new[field] = GAP
-                work.columns[name] = new
-            if work.columns:
-                work.save()
-                with reactive.isolate():
-                    saved.set(saved.get() + 1)
-
-        @render.ui
-        def gaps():
-            saved()
-            work = current()
-            if not work.columns:
-                return None
-            from sklearn_dpgen.schema._file import gaps_of
-
-            left = gaps_of({"columns": work.columns})
-            if left:
-                return ui.p("To declare: " + "; ".join(left))
-            return ui.p("All is declared.")
-
-        output(gaps)
-
-        @ui.bind_task_button(button_id="check")
-        @reactive.extended_task
-        async def checking(*argv):
-            return await asyncio.to_thread(answer, *argv)
-
-        @reactive.effect
-        @reactive.event(input.check)
-        def _check():
-            work = current()
-            checking("check", str(work.schema), work.values["file"])
-
-        @render.ui
-        def checked_():
-            return _said(checking.result())
-
-        output(checked_, id="checked")
-
-        @render.ui
-        def purpose():
-            saved()
-            work = current()
-            names = list(work.columns)
-            ids = [n for n, e in work.columns.items() if e.get("type") == "identifier"]
-            get = work.values.get
-            with reactive.isolate():
-                return ui.TagList(
-                    ui.input_select(
-                        "target",
-                        "Column to be predicted",
-                        {"": "none"} | {n: n for n in names if n not in ids},
-                        selected=get("target", ""),
-                    ),
-                    ui.input_select(
-                        "unit",
-                        "Who is protected",
-                        {"": "each row"} | {n: f"each person, by {n}" for n in ids},
-                        selected=get("unit", ""),
-                    ),
-                )
-
-        output(purpose)
-
-        @ui.bind_task_button(button_id="plan")
-        @reactive.extended_task
-        async def planning(*argv):
-            return await asyncio.to_thread(answer, *argv)
-
-        @reactive.effect
-        @reactive.event(input.plan)
-        def _plan():
-            work = current()
-            rows = input.rows().strip()
-            options = work.budget()
-            if (path := work.values.get("ledger")) and not Path(path).exists():
-                made = answer(
-                    "ledger", "init", path, "--dataset", Path(work.values["file"]).stem,
-                    "--epsilon", input.cap(), "--delta", input.delta(),
-                    *(["--unit", work.values["unit"]] if work.values.get("unit") else []),
-                )  # fmt: skip
-                if not made.ok:
-                    ui.notification_show(made.text, type="error")
-            planning("plan", *options, *(["--rows", rows] if rows else []))
-
-        @render.ui
-        def planned_():
-            return _said(planning.result())
-
-        output(planned_, id="planned")
-
-        @reactive.effect
-        @reactive.event(input.fit)
-        def _fit():
-            refused.set(current().start())
-
-        @reactive.effect
-        @reactive.event(input.stop)
-        def _stop():
-            work = current()
-            if work.job is not None:
-                work.job.stop()
-
-        ended: reactive.Value[Any] = reactive.value(None)
-
-        @render.ui
-        def progress():
-            input.fit()
-            work, why = current(), refused()
-            job = work.job
-            parts = [ui.p(why, class_="alert alert-warning")] if why else []
-            if job is not None:
-                parts.append(ui.tags.pre("\n".join(job.lines)))
-                if job.running:
-                    reactive.invalidate_later(0.5)
-                    parts.append(ui.p("Running. Closing this page does not stop it."))
-                else:
-                    doc = job.document
-                    if doc.get("ok"):
-                        text = f"Wrote {len(doc['files'])} files to {doc['out']}."
-                    else:
-                        text = f"{doc.get('error')} {doc.get('spent', '')}"
-                    kind = "success" if doc.get("ok") else "danger"
-                    parts.append(ui.p(text, class_=f"alert alert-{kind}"))
-                    with reactive.isolate():
-                        ended.set(job)
-            return ui.TagList(*parts)
-
-        output(progress)
-
-        @render.ui
-        def column_choice():
-            req(ended() is not None and ended().document.get("ok"))
-            names = [
-                n
-                for n, e in current().columns.items()
-                if e["type"] not in ("identifier", "leave out")
-            ]
-            return ui.input_select("column", "Column", names)
-
-        output(column_choice)
-
-        @reactive.calc
-        def model():
-            import sklearn_dpgen
-
-            req(ended() is not None and ended().document.get("ok"))
-            return sklearn_dpgen.load(Path(current().release, "model.safetensors"))
-
-        @render.plot(alt="Released shares with their errors, and synthetic shares, of a column.")
-        def look():
-            from sklearn_dpgen.reporting import MarginalDisplay
-
-            return MarginalDisplay.from_estimator(model(), input.column()).figure_
-
-        output(look)
-
-        @render.ui
-        def released():
-            req(ended() is not None and ended().document.get("ok"))
-            files = [ui.tags.li(name) for name in ended().document["files"]]
-            link = ui.a("Report on these rows", href=f"/report/{current().name}", target="_blank")
-            return ui.TagList(link, ui.h3("Files that may be published"), ui.tags.ul(*files))
-
-        output(released)
-
+    def show(name, needed):
         def shown():
-            for word in ("file", "folder", "epsilon", "delta", "rows", "ledger", "target", "unit"):
-                if word in input:
-                    input[word]()
-            return current()
+            for part in needed:
+                seen[part]()
+            own = work()
+            if own is None:
+                return None
+            return ui.HTML(str(getattr(macros, name)(own, *_MORE.get(name, _nothing)(own))))
 
-        @render.code
-        def lines():
-            return shown().lines()
+        output(render.ui(shown), id=name)
 
-        output(lines)
+    for name, needed in _PARTS.items():
+        show(name, needed)
 
-        @render.code
-        def python():
-            return shown().python()
+    def tell(name, *needed):
+        def told(make):
+            @reactive.effect
+            async def _tell():
+                for part in needed:
+                    seen[part]()
+                own = work()
+                if own is not None:
+                    await session.send_custom_message(f"work-{name}", make(own))
 
-        output(python)
+        return told
+
+    tell("values", "values")(lambda own: own.values)
+    tell("faults", *("drafted", "planned", "ledger", "fit", "verified"))(_faults)
+    tell("notes", "gaps")(_notes)
+    tell("yaml", "gaps")(lambda own: _yaml(own) if own.declaration else "")
+
+    @reactive.effect
+    async def _rows():
+        seen["edits"]()
+        own = work()
+        if own is None:
+            return
+        new, found["edits"] = own.edits[found["edits"] :], len(own.edits)
+        for edit in new:
+            if edit["table"] == own.values["table"]:
+                await session.send_custom_message("work-row", _row(own, edit, session.id, macros))
+
+
+def _nothing(work):
+    return ()
+
+
+def _browsed(work):
+    """Return the names of folders and tables beside one another; no file is opened."""
+    from sklearn_dpgen.command_line._fit import _ENDINGS
+
+    path = os.path.abspath(os.path.expanduser(work.values["browsed"] or "."))
+    found: dict[str, Any] = {"folder": path, "parent": os.path.dirname(path), "fault": ""}
+    found |= {"folders": [], "files": []}
+    try:
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name.lower())
+    except OSError as error:
+        return ({**found, "fault": os.strerror(error.errno or 0)},)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            found["folders"].append((entry.name, entry.path))
+        elif entry.name.lower().endswith((*_ENDINGS, ".sqlite", ".db")):
+            found["files"].append((entry.name, entry.path))
+    return (found,)
+
+
+def _schema(work):
+    table = work.values["table"]
+    words = _KEYS if "tables" in work.declaration else _WORDS
+    return (table, work.tables.get(table, {}), words)
+
+
+def _yaml(work):
+    return schema_text(work.written(), work.notes, work._head)
+
+
+def _purpose(work):
+    pairs = [(f"{t}.{c}" if t else c, e.get("type")) for t, own in work.tables.items()
+             for c, e in own.items()]  # fmt: skip
+    targets = [name for name, kind in pairs if kind in TYPES and kind != "identifier"]
+    return targets, [name for name, kind in pairs if kind == "identifier"]
+
+
+def _choice(work):
+    names = columns_to_show(work)
+    if names and work.values["column"] not in names:
+        work.values["column"] = names[0]
+    if names and not {"look"} & (work.busy | work.answers.keys()):
+        look(work)
+    return (names,)
+
+
+_MORE: dict[str, Callable[[Work], tuple]] = {
+    "browser": _browsed,
+    "schema": _schema,
+    "text": lambda work: (_yaml(work) if work.declaration else "",),
+    "purpose": _purpose,
+    "choice": _choice,
+    "real_": lambda work: (columns_to_show(work),),
+}
+
+
+def _faults(work):
+    """Return the errors of fields, which stand beside them."""
+    parts = ("drafted", "planned", "ledger", "fit", "verified")
+    answers = [work.answers[part] for part in parts if part in work.answers]
+    return {own.field: own.text for own in answers if not own.ok and own.field}
+
+
+def _notes(work):
+    """Return what each row of the schema lacks, or what is wrong with it."""
+    valid = work.answers.get("valid")
+    fault = valid.text if valid is not None and not valid.ok else ""
+    notes = {}
+    for i, (name, entry) in enumerate(work.tables.get(work.values["table"], {}).items()):
+        is_wrong = re.search(f"(?<!\\w){re.escape(repr(name))}(?!\\w)", fault)
+        left = [FIELDS.get(field, field) for field, value in entry.items() if value == "..."]
+        notes[f"c{i}"] = fault if is_wrong else f"To declare: {', '.join(left)}." if left else ""
+    return notes
+
+
+def _row(work, edit, who, macros):
+    """Return what an edit changes in the row of its column."""
+    table, column, field = edit["table"], edit["column"], edit["field"]
+    fault = work.faults.get((table, column, field), "")
+    if not column:
+        return {"key": "", "kind": "", "html": None, "faults": {f"w-{field}": fault}}
+    columns = work.tables[table]
+    key, html = f"c{[*columns].index(column)}", None
+    if field == "type" or edit["who"] != who:
+        html = str(macros.cells(work, table, key, column, columns[column]))
+    kind = columns[column].get("type")
+    return {"key": key, "kind": kind, "html": html, "faults": {f"{key}-{field}": fault}}
+
+
+def _do(work, what, who):
+    """Do what a user asks for."""
+    act, value = what.get("do"), str(what.get("value", ""))
+    if act == "set":
+        work.set(what["name"], value)
+        if what["name"] in ("column", "second"):
+            work.answers.pop("real", None)
+            work.changed("real")
+            look(work)
+    elif act == "edit":
+        if what["column"] in work.tables.get(what["table"], {}) or not what["column"]:
+            work.edit(what["table"], what["column"], what["field"], value, who)
+    elif act == "browse":
+        work.values["browsed"] = value
+        work.changed("browsed")
+    elif act == "take":
+        work.set("file", value)
+    elif act == "check":
+        work.run("checked", "check", str(work.schema), *work.inputs(), *work.unit())
+    elif act == "hide":
+        work.answers.pop("real", None)
+        work.changed("real")
+    elif act == "stop":
+        if work.job is not None:
+            work.job.stop()
+        work.changed("fit")
+    elif act == "text":
+        work.take_text(value)
+    elif act == "real":
+        real_beside(work)
+    elif act in _ACTS:
+        _ACTS[act](work)
+
+
+_ACTS: dict[str, Callable[[Work], Any]] = {
+    "draft": Work.draft, "undo": Work.undo, "redo": Work.redo, "plan": Work.plan,
+    "ledger": Work.open_ledger, "fit": Work.start, "verify": Work.verify,
+}  # fmt: skip

@@ -14,9 +14,9 @@ import uvicorn
 __all__ = ["Guard", "serve"]
 
 _HOST = "127.0.0.1"
-# Shiny has scripts and styles in its page, and compiles conditions; nothing comes from elsewhere.
+# Styles stand in the pictures and in the page of Shiny; nothing comes from elsewhere.
 _POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "default-src 'self'; script-src 'self'; object-src 'none'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'self'"
 )
@@ -96,10 +96,15 @@ class Guard:
     def _with_policy(self, send):
         async def wrapped(message):
             if message["type"] == "http.response.start":
+                # A file of a release has a policy of its own.
+                own = [name for name, _ in message["headers"]]
+                is_own = b"content-security-policy" in own
+                policy = [] if is_own else [(b"content-security-policy", _POLICY.encode())]
                 message = message | {
                     "headers": [
                         *message["headers"],
-                        (b"content-security-policy", _POLICY.encode()),
+                        *policy,
+                        (b"cache-control", b"no-store"),
                         (b"referrer-policy", b"no-referrer"),
                         (b"x-content-type-options", b"nosniff"),
                     ]
@@ -126,6 +131,8 @@ def serve(port: int = 0, *, opens: bool = True, ready: Callable[[str], Any] = pr
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((_HOST, port))
+        # A browser that opens the address at once waits for the server.
+        listener.listen()
         port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
         app, close = make_app()
         config = uvicorn.Config(
