@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pandas as pd
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 _FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-SECONDS = 180
+SECONDS = 60
 
 # What a person declares of the stays below, from public knowledge alone.
 STAYS = """\
@@ -226,6 +227,13 @@ class Drive:
         own = self.page.locator(f"#{part}")
         own.filter(has_text=re.compile(words)).wait_for()
         return own.inner_text()
+
+    def until(self, holds):
+        """Wait until something holds; the policy of the page forbids to evaluate texts there."""
+        end = time.monotonic() + SECONDS
+        while not holds():
+            assert time.monotonic() < end
+            self.page.wait_for_timeout(50)
 
     def draft(self, file, folder, words="Done|There is no"):
         """Draft the schema of a file."""

@@ -36,7 +36,7 @@ def test_from_an_export_of_a_hospital_to_a_signed_folder(browser, tmp_path):
         person.declare("Alter", "numeric", low="0", high="110", integer="yes")
         person.declare("Alter", "numeric", missing='-999, unbekannt, "."')
         person.said("gaps", "To declare")
-        assert "-999" in page.locator("#yaml").input_value()
+        person.until(lambda: "-999" in page.locator("#yaml").input_value())
         person.take(STAYS)
         person.said("gaps", "All is declared")
         person.do("check")
