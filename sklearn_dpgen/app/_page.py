@@ -34,10 +34,10 @@ _CSV = (
 )
 _WORDS = (_RULES, *_CSV)
 _KEYS = (
-    ("primary_key", "Column that identifies a row", "", 0),
-    ("foreign_key", "Keys of other tables", "Such as {patient: patients}.", 0),
-    ("sequence_index", "Column that orders the rows of a person", "", 0),
-    ("max_rows", "Most rows of a person", "A public bound.", 0),
+    ("primary_key", "Column that identifies a row", "Or none.", 0),
+    ("foreign_key", "Keys of other tables", "Such as {patient: patients}, or none.", 0),
+    ("sequence_index", "Column that orders the rows of a person", "Or none.", 0),
+    ("max_rows", "Most rows of a person", "A public bound, or none.", 0),
     ("static", "Columns that are the same in all rows of a person", "Such as [sex, born].", 0),
     _RULES, *_CSV,
 )  # fmt: skip

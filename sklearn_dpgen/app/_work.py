@@ -401,8 +401,8 @@ class Work:
         if field == "rules":
             found: Any = [line.strip() for line in text.splitlines() if line.strip()]
         else:
-            found = parse(f"value: {text or 'null'}", "field.yaml")["value"]
-        if found in (None, [], ""):
+            found = parse(f"value: {text or 'none'}", "field.yaml")["value"]
+        if found in (None, [], "none"):
             own.pop(field, None)
         else:
             own[field] = found
