@@ -43,6 +43,7 @@ LEVELS = {
     "inference": 4,
     "predictors": 4,
     "command_line": 5,
+    "app": 5,
     "__main__": 6,
 }
 

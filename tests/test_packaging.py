@@ -24,6 +24,7 @@ import sklearn_dpgen
 REPOSITORY = Path(sklearn_dpgen.__file__).parents[1]
 # What users install of it, by extra.
 OPTIONAL = [
+    "app",
     "arrow",
     "dask",
     "diffusion",

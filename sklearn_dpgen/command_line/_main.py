@@ -7,11 +7,11 @@ import traceback
 from collections.abc import Sequence
 
 from sklearn_dpgen._version import __version__
-from sklearn_dpgen.command_line import _check, _fit, _ledger, _models, _schema
+from sklearn_dpgen.command_line import _app, _check, _fit, _ledger, _models, _schema
 from sklearn_dpgen.command_line._console import Console, describe, without_credentials
 from sklearn_dpgen.exceptions import BudgetExceededError
 
-__all__ = ["build_parser", "main"]
+__all__ = ["build_parser", "execute", "main"]
 
 _DESCRIPTION = """\
 Make differentially private synthetic tables, and check, plan, audit and publish them.
@@ -59,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", required=True
     )
-    for module in (_schema, _check, _fit, _ledger, _models):
+    for module in (_schema, _check, _fit, _ledger, _models, _app):
         module.add_to(commands)
     return parser
 
@@ -104,7 +104,11 @@ def _run(argv):
     except SystemExit as stop:
         return stop.code or 0
     command = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", None))))
-    console = Console(command, quiet=arguments.quiet, as_json=arguments.json)
+    return execute(arguments, Console(command, quiet=arguments.quiet, as_json=arguments.json))
+
+
+def execute(arguments: argparse.Namespace, console: Console) -> int:
+    """Run a command whose arguments are parsed, and return its exit code."""
     try:
         with console.watching_warnings():
             return arguments.run(arguments, console)
