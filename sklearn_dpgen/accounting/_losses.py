@@ -100,6 +100,8 @@ class ComposedLosses:
     @property
     def infinity_mass(self) -> float:
         """Probability of an infinite loss."""
+        if any(part.infinity_mass >= 1 for part in self.parts):
+            return 1.0
         pairs = zip(self.parts, self.times, strict=True)
         return -math.expm1(sum(n * math.log1p(-part.infinity_mass) for part, n in pairs))
 
