@@ -144,7 +144,7 @@ def test_the_largest_errors_of_a_transform_are_covered(monkeypatch, sign):
 
     with_errors(_losses._LEVEL - 1)
     with pytest.raises(AssertionError):
-        with_errors(40 * _losses._LEVEL)
+        with_errors(20 * _losses._LEVEL)
 
 
 @st.composite
