@@ -18,7 +18,8 @@ With u = 2^−53, and with w ≤ 1 / (1 + θ) and |w'| ≤ 1, what is computed d
   paths of its input times factors of modulus 1, with one product by a rounded root of unity and one
   sum per level. Their relative errors, √5 u (Brent, Percival and Zimmermann, "Error bounds on
   complex floating-point multiplication", Mathematics of Computation 2007), 2u for the root, and u,
-  are below 8u, so that f̂ is within e = 8u log₂(N) Σ p of f. Hence |Π f̂^n − Π f^n| ≤
+  are below 8u, and twice that if a real transform is made of a complex one of half the length, so
+  that f̂ is within e = 16u log₂(N) Σ p of f. Hence |Π f̂^n − Π f^n| ≤
   Π (|f̂| + e)^n Σ n e / (|f̂| + e) by Bernoulli's inequality. Powers by repeated products add
   relative errors of √5 u for each factor, and the inverse transform e of the mean modulus;
 - rounding in w, in its sum, in M and in the exponent, each in the units u of its terms.
@@ -39,7 +40,7 @@ __all__ = ["ComposedLosses", "LossDistribution"]
 
 _UNIT = 2.0**-53
 # Errors of one level of a transform and of one product of complex numbers, in units.
-_LEVEL, _PRODUCT = 8.0, 3.0
+_LEVEL, _PRODUCT = 16.0, 3.0
 # Probability, under the tilted distribution, outside of the window of a convolution. Half of what
 # is counted, which leaves room for the rounding of Chernoff's bound and for underflow.
 _WINDOW_MASS = 1e-13
@@ -99,6 +100,8 @@ class ComposedLosses:
     @property
     def infinity_mass(self) -> float:
         """Probability of an infinite loss."""
+        if any(part.infinity_mass >= 1 for part in self.parts):
+            return 1.0
         pairs = zip(self.parts, self.times, strict=True)
         return -math.expm1(sum(n * math.log1p(-part.infinity_mass) for part, n in pairs))
 

@@ -193,14 +193,15 @@ def _masses(edges, center):
 
 def _laws_of_cells(log_p, log_q, step):
     """Return the rounded losses of two distributions on one finite set, in both directions."""
-    p, q = np.exp(log_p), np.exp(log_q)
-    both = (p > 0) & (q > 0)
+    both = (log_p > -np.inf) & (log_q > -np.inf)
     losses = (log_p[both] - log_q[both]) / step
     return tuple(
         LossDistribution.of(
-            np.floor(loss).astype(np.int64), one[both], float(one[other == 0].sum())
+            np.floor(loss).astype(np.int64),
+            np.exp(one[both]),
+            min(float(np.exp(one[other == -np.inf]).sum()), 1.0),
         )
-        for loss, one, other in ((losses, p, q), (-losses, q, p))
+        for loss, one, other in ((losses, log_p, log_q), (-losses, log_q, log_p))
     )
 
 
@@ -279,8 +280,9 @@ class SampledReplacementPair:
         across = math.sqrt(max(second**2 - along**2, 0.0))
         p = self._cells(first, 0.0, first, along, across)
         q = self._cells(along, across, first, along, across)
-        with np.errstate(divide="ignore"):
-            return _laws_of_cells(np.log(p), np.log(q), step)
+        # A cell that underflows is left out: its loss is not infinite.
+        kept = (p > 1e-300) & (q > 1e-300)
+        return _laws_of_cells(np.log(p[kept]), np.log(q[kept]), step)
 
     def _cells(self, x, y, first, along, across):
         def masses(center, low, high):
