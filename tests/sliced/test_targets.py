@@ -282,7 +282,7 @@ def test_intervals_hold_the_means_of_the_population(protects, rate):
     strata = protected_strata(600, 2) if protects else make_strata(np.array([200, 400]))
     k = tuple(size // 5 for size in strata.sizes)
     measured = GroupMeans(strata, Ball(0.5, center=[0.5]), k, (0.02,) * len(k))
-    rng, held, n_releases, scale = np.random.default_rng(0), [], 20, 0.05
+    rng, held, n_releases, scale = np.random.default_rng(0), [], 10, 0.05
     for _ in range(400):
         decided = torch.tensor(rng.uniform(size=(600, 1)) < rate).double()
         codes = torch.tensor(rng.permutation(np.repeat([0, 1], [200, 400])))
