@@ -22,7 +22,7 @@ BASE ?=
 # What `make asv` measures: one quick run of this environment. ASV="run main~5..main" compares commits.
 ASV ?= run --quick --show-stderr --python=same
 
-.PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist test-minimum \
+.PHONY: help demo lint changes types test test-app doctest figures doc linkcheck linkcheck-external wheel-test sdist test-minimum \
 	test-newest test-python test-pythons gpu asv ci release-notes clean
 
 ## help: list these targets
@@ -48,6 +48,10 @@ types: $(VENV)/.types-ready
 ## test: the linter and the tests
 test: $(READY) lint
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+## test-app: all tests of the local page, in Chromium or Chrome
+test-app: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow or not slow" tests/app
 
 ## gpu: the tests with the marker gpu and bench_gpu.py, images in full, on a CUDA device
 gpu: $(READY)
@@ -107,7 +111,7 @@ asv: $(VENV)/.bench-ready
 	OMP_NUM_THREADS=1 $(BIN)/asv --config benchmarks/asv/asv.conf.json $(ASV)
 
 ## ci: all checks in order, with all versions; takes hours
-ci: lint types test doctest doc linkcheck wheel-test test-minimum test-newest test-pythons
+ci: lint types test test-app doctest doc linkcheck wheel-test test-minimum test-newest test-pythons
 
 ## release-notes: move the fragments to doc/whats_new.rst, as VERSION=0.1.0
 release-notes: $(READY)
