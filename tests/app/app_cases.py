@@ -17,7 +17,7 @@ import pandas as pd
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 _FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-SECONDS = 60
+SECONDS = 240
 
 # What a person declares of the stays below, from public knowledge alone.
 STAYS = """\
