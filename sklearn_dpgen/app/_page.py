@@ -132,15 +132,14 @@ def _connect(works, input, output, session):
     parts = {part for needed in _PARTS.values() for part in needed}
     parts |= {"values", "edits", "gaps"}
     seen = {part: reactive.value(0) for part in parts}
-    found: dict[str, Any] = {"work": None, "edits": 0}
+    found: dict[str, Any] = {}
 
     def work() -> Work | None:
-        if found["work"] is None:
-            text = session.clientdata.url_search()
-            found["work"] = works.get(text.rpartition("work=")[2])
-            if found["work"] is not None:
-                found["edits"] = len(found["work"].edits)
-        return found["work"]
+        if not found:
+            own = works.get(session.clientdata.url_search().rpartition("work=")[2])
+            if own is not None:
+                found.update(work=own, edits=len(own.edits))
+        return found.get("work")
 
     @reactive.effect
     def _watch():

@@ -35,6 +35,12 @@ _VALUES = {
 }  # fmt: skip
 # What the plan depends on.
 _PLANNED = {"target", "unit", "public", "ledger", "epsilon", "delta", "rows", "neighbours", "more"}
+# On Windows a process in a group of its own is interrupted by another signal.
+_BREAK = (
+    "import signal, sys; signal.signal(signal.SIGBREAK, signal.default_int_handler); "
+    "from sklearn_dpgen.command_line import main; sys.exit(main())"
+)
+_MAIN = ("-c", _BREAK) if sys.platform == "win32" else ("-m", "sklearn_dpgen")
 # The filters of warnings are those of the process.
 _ONE = threading.Lock()
 
@@ -60,7 +66,7 @@ class Answer(Console):
 
     def fail(self, text: str, code: int) -> int:
         """Keep an error, and the field of the page that it is about."""
-        self.text, self.ok = text, False
+        self.text, self.ok = re.sub(r"^argument (--[a-z-]+): ", "", text), False
         found = re.search(r"(?:argument )?--([a-z-]+)\b", text)
         word = {"out": "folder", "table": "more"}.get(found[1], found[1]) if found else None
         self.field = word if word in _VALUES else None
@@ -114,14 +120,12 @@ class Job:
         self.running, self.stopped = True, False
         self._changed, self._ended = changed, ended
         # The interrupt of the terminal reaches the page, which then stops the process once.
-        own: dict[str, Any] = (
-            {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-            if sys.platform == "win32"
-            else {"start_new_session": True}
-        )
+        own: dict[str, Any] = {"start_new_session": True}
+        if sys.platform == "win32":
+            own = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sklearn_dpgen", *argv, "--json"],
+        self._process: Any = subprocess.Popen(
+            [sys.executable, *_MAIN, *argv, "--json"],
             stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, encoding="utf-8",
             errors="replace", **own,
         )  # fmt: skip
@@ -144,6 +148,10 @@ class Job:
             self.document = json.loads(out)
         except ValueError:
             self.document = {"ok": False, "error": "The fit ended before its result."}
+            # A process that was killed says nothing, and no release is worth a wrong promise.
+            if any(line.startswith("Fitting") for line in self.lines):
+                spent = "Take the budget as spent: the process did not say whether it was."
+                self.document["spent"] = spent
         self.running = False
         self._ended()
 
@@ -151,9 +159,11 @@ class Job:
         """Interrupt the command, which then says what was spent, and wait some seconds for it."""
         if self.running:
             self.stopped = True
-            is_windows = sys.platform == "win32"
+            interrupt = signal.SIGINT
+            if sys.platform == "win32":
+                interrupt = signal.CTRL_BREAK_EVENT
             with contextlib.suppress(OSError):
-                self._process.send_signal(signal.CTRL_BREAK_EVENT if is_windows else signal.SIGINT)
+                self._process.send_signal(interrupt)
         self._threads[1].join(within)
 
 
@@ -295,7 +305,7 @@ class Work:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             return refused(describe(error), "folder")
-        get = self.values.get
+        get = self.values.__getitem__
         argv = [get("codebook"), "--codebook"] if get("codebook") else self.inputs()
         argv += ["--encoding", get("encoding")] if get("encoding") else []
         try:
