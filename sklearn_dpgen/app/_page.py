@@ -44,7 +44,7 @@ _KEYS = (
 # For each part of the page what it depends on.
 _PARTS = {
     "browser": ["browsed"], "drafted": ["drafted"], "undone": ["undone"], "gaps": ["gaps"],
-    "schema": ["schema"], "text": ["schema", "text"], "checked": ["checked"],
+    "schema": ["schema"], "text_": ["text"], "checked": ["checked"],
     "purpose": ["schema", "purpose"], "planned": ["planned", "gaps"], "ledger_": ["ledger"],
     "fit_": ["fit"], "progress": ["progress"], "choice": ["look_names", "release", "fit"],
     "look_": ["look"], "real_": ["real", "release", "fit"], "release_": ["release", "fit"],
@@ -189,7 +189,7 @@ def _connect(works, input, output, session):
     tell("values", "values")(lambda own: own.values)
     tell("faults", *("drafted", "planned", "ledger", "fit", "verified"))(_faults)
     tell("notes", "gaps")(_notes)
-    tell("yaml", "gaps")(lambda own: _yaml(own) if own.declaration else "")
+    tell("yaml", "gaps", "schema")(lambda own: _yaml(own) if own.declaration else "")
 
     @reactive.effect
     async def _rows():
@@ -257,7 +257,6 @@ def _choice(work):
 _MORE: dict[str, Callable[[Work], tuple]] = {
     "browser": _browsed,
     "schema": _schema,
-    "text": lambda work: (_yaml(work) if work.declaration else "",),
     "purpose": _purpose,
     "choice": _choice,
     "real_": lambda work: (columns_to_show(work),),

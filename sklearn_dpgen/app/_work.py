@@ -571,6 +571,7 @@ class Work:
             found = answer("ledger", "init", str(path), *argv)
             if found.field == "epsilon":
                 found.field = "cap"
+            self._wanted.add("planned")
             return answer("ledger", "show", str(path)) if found.ok else found
 
         return self.call("ledger", create)
