@@ -31,10 +31,8 @@ def run_app(arguments, console: Console) -> int:
     """Serve the page until it is interrupted."""
     try:
         from sklearn_dpgen.app import serve
-    except ImportError:
-        serve = None
-    if serve is None:
-        raise CommandError('The page needs: pip install "sklearn-dpgen[app]".')
+    except ImportError as error:
+        raise CommandError('The page needs: pip install "sklearn-dpgen[app]".') from error
     serve(
         arguments.port,
         opens=not arguments.no_browser,
