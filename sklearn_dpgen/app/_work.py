@@ -460,8 +460,6 @@ class Work:
             declared = self._read(text)
         except PublicError as error:
             self.answers["text"] = refused(describe(error))
-            # What was typed stays, to be mended.
-            self.answers["text"].document["typed"] = text
             return self.changed("text")
         self.past.append(("the file as text", self.declaration))
         self.undone, self.declaration = [], declared
