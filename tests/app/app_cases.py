@@ -268,7 +268,7 @@ class Drive:
             self.page.locator("#as-text > summary").click()
         self.page.locator("#yaml").fill(text)
         self.do("text")
-        return self.said("yaml-said", words)
+        return self.said("text_", words)
 
     def set_epsilon(self, value):
         """Move the range, as its keys do."""
