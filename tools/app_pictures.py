@@ -35,17 +35,20 @@ __all__ = ["main"]
 DOC = ("schema-wide-light", "plan-wide-light", "look-wide-dark", "fit-narrow-dark")
 LOOKS = [(w, m) for w in ("wide", "narrow") for m in ("light", "dark")]
 SIZES = {"wide": (1100, 820), "narrow": (390, 780)}
-STEPS = {"file": 1, "schema": 2, "check": 3, "plan": 4, "fit": 5, "look": 6, "release": 7}
+# The heading at the top of the picture of a step.
+HEADS = {"file": "1. File", "schema": "2. Schema", "check": "3. Check"}
+HEADS |= {"plan": "What will be seen", "fit": "5. Fit", "look": "6. Look", "release": "7. Release"}
 
 
 def picture(person, name, output):
     """Write a picture of a step, in each width and mode."""
-    page, step = person.page, STEPS[name.partition("-")[0]]
+    page, step = person.page, name.partition("-")[0]
     for width, mode in LOOKS:
         page.set_viewport_size(dict(zip(("width", "height"), SIZES[width], strict=True)))
         page.evaluate("(mode) => { document.documentElement.dataset.bsTheme = mode }", mode)
-        page.evaluate("(id) => document.getElementById(id).scrollIntoView()", f"step{step}")
-        page.wait_for_timeout(300)
+        head = page.locator("h2, h3").filter(has_text=HEADS[step]).first
+        head.evaluate("(own) => own.scrollIntoView({behavior: 'instant', block: 'start'})")
+        page.wait_for_timeout(800)
         path = output / f"{name}-{width}-{mode}.png"
         page.screenshot(path=path)
         # Few colours are enough for text and bars, in a quarter of the bytes.
