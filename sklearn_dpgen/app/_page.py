@@ -46,8 +46,8 @@ _PARTS = {
     "browser": ["browsed"], "drafted": ["drafted"], "undone": ["undone"], "gaps": ["gaps"],
     "schema": ["schema"], "text_": ["text"], "checked": ["checked"],
     "purpose": ["schema", "purpose"], "planned": ["planned", "gaps"], "ledger_": ["ledger"],
-    "fit_": ["fit"], "progress": ["progress"], "choice": ["look_names", "release", "fit"],
-    "look_": ["look"], "real_": ["real", "release", "fit"], "release_": ["release", "fit"],
+    "fit_": ["fit"], "progress": ["progress"], "choice": ["schema", "release", "fit"],
+    "look_": ["look"], "real_": ["real", "schema", "release", "fit"], "release_": ["release", "fit"],
     "verified_": ["verified", "fit"], "lines_": ["lines"],
 }  # fmt: skip
 _REPORT_POLICY = (

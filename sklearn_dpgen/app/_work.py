@@ -297,12 +297,14 @@ class Work:
             return self.changed("drafted")
         if not self.values["folder"]:
             plain = file.split("::")[0].rstrip("/").replace("*", "")
+            # A database is beside the working folder, whatever its URL.
+            plain = plain.rpartition("/")[2] if "://" in plain else plain
             name = re.sub(r"(\.[A-Za-z0-9]{1,8})+$", "", plain) or "table"
             self.set("folder", name + "-dpgen")
         return None if "drafted" in self.busy else self.call("drafted", self._draft)
 
     def _draft(self):
-        own = self.folder / ".draft.yaml"
+        own, is_new = self.folder / ".draft.yaml", not self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -314,6 +316,9 @@ class Work:
             found = answer("draft-schema", *argv, "--out", str(own), "--overwrite")
             if not found.ok:
                 found.field = found.field or ("codebook" if get("codebook") else "file")
+                if is_new:
+                    self.folder.rmdir()
+                    self.set("folder", "")
                 return found
             text = read_text(own, "draft")
         finally:
