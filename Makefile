@@ -24,8 +24,8 @@ CHECKS ?=
 # What `make asv` measures: one quick run of this environment. ASV="run main~5..main" compares commits.
 ASV ?= run --quick --show-stderr --python=same
 
-.PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist first-hour \
-	test-slow test-minimum test-newest test-python test-pythons gpu asv ci release-notes release-check clean
+.PHONY: help demo lint changes types test test-app doctest figures doc linkcheck linkcheck-external wheel-test sdist \
+	first-hour test-slow test-minimum test-newest test-python test-pythons gpu asv ci release-notes release-check clean
 
 ## help: list these targets
 help:
@@ -50,6 +50,10 @@ types: $(VENV)/.types-ready
 ## test: the linter and the tests
 test: $(READY) lint
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+## test-app: all tests of the local page, in Chromium or Chrome
+test-app: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow or not slow" tests/app
 
 ## test-slow: the tests with the marker slow, and new examples for those of hypothesis; takes an hour
 test-slow: $(READY)

@@ -43,7 +43,7 @@ LEVELS = {
     "inference": 4,
     "predictors": 4,
     "command_line": 5,
-    "app": 5,
+    "app": 6,
     "__main__": 6,
 }
 

@@ -88,7 +88,8 @@ def _real(work):
     from sklearn_dpgen.reporting import MarginalDisplay, PairDisplay
 
     names = _names(work)
-    schema, table = read_schema(str(work.schema), {}), ""
+    schema: Any = read_schema(str(work.schema), {})
+    table = ""
     files = {"": work.inputs()}
     if "tables" in work.declaration:
         table = next(t for t in work.tables if names[0].startswith(f"{t}."))
@@ -97,22 +98,21 @@ def _real(work):
     stem = f"synthetic-{table}." if table else "synthetic."
     own = [str(work.release / name) for name in work.files if name.startswith(stem)]
     columns = {name: schema[name] for name in names}
-    frames = [
+    real, synthetic = (
         read_frame(in_format(files_of(paths), schema.form), columns)
         for paths in (files[table], own)
-    ]
+    )
     if len(names) == 2:
-        return PairDisplay.from_frames(*frames, names, schema=schema, ax=_axes())
-    return MarginalDisplay.from_frames(*frames, names[0], schema=schema, ax=_axes())
+        return PairDisplay.from_frames(real, synthetic, names, schema=schema, ax=_axes())
+    return MarginalDisplay.from_frames(real, synthetic, names[0], schema=schema, ax=_axes())
 
 
-def _shown(display, what):
+def _shown(display: Any, what: str) -> Answer:
     """Return a picture and its numbers."""
-    from sklearn_dpgen.reporting import PairDisplay
     from sklearn_dpgen.reporting._figures import histogram, inline_svg, label_bars
 
     found = Answer()
-    if isinstance(display, PairDisplay):
+    if hasattr(display, "names"):
         a, b = display.names
         title = f"Pairs of {a} and {b}: synthetic share minus {display.first_name} share."
 

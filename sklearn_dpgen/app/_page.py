@@ -44,10 +44,10 @@ _KEYS = (
 # For each part of the page what it depends on.
 _PARTS = {
     "browser": ["browsed"], "drafted": ["drafted"], "undone": ["undone"], "gaps": ["gaps"],
-    "schema": ["schema"], "text": ["schema", "text"], "checked": ["checked"],
+    "schema": ["schema"], "text_": ["text"], "checked": ["checked"],
     "purpose": ["schema", "purpose"], "planned": ["planned", "gaps"], "ledger_": ["ledger"],
-    "fit_": ["fit"], "progress": ["progress"], "choice": ["look_names", "release", "fit"],
-    "look_": ["look"], "real_": ["real", "release", "fit"], "release_": ["release", "fit"],
+    "fit_": ["fit"], "progress": ["progress"], "choice": ["schema", "release", "fit"],
+    "look_": ["look"], "real_": ["real", "schema", "release", "fit"], "release_": ["release", "fit"],
     "verified_": ["verified", "fit"], "lines_": ["lines"],
 }  # fmt: skip
 _REPORT_POLICY = (
@@ -132,15 +132,14 @@ def _connect(works, input, output, session):
     parts = {part for needed in _PARTS.values() for part in needed}
     parts |= {"values", "edits", "gaps"}
     seen = {part: reactive.value(0) for part in parts}
-    found: dict[str, Any] = {"work": None, "edits": 0}
+    found: dict[str, Any] = {}
 
     def work() -> Work | None:
-        if found["work"] is None:
-            text = session.clientdata.url_search()
-            found["work"] = works.get(text.rpartition("work=")[2])
-            if found["work"] is not None:
-                found["edits"] = len(found["work"].edits)
-        return found["work"]
+        if not found:
+            own = works.get(session.clientdata.url_search().rpartition("work=")[2])
+            if own is not None:
+                found.update(work=own, edits=len(own.edits))
+        return found.get("work")
 
     @reactive.effect
     def _watch():
@@ -190,7 +189,7 @@ def _connect(works, input, output, session):
     tell("values", "values")(lambda own: own.values)
     tell("faults", *("drafted", "planned", "ledger", "fit", "verified"))(_faults)
     tell("notes", "gaps")(_notes)
-    tell("yaml", "gaps")(lambda own: _yaml(own) if own.declaration else "")
+    tell("yaml", "gaps", "schema")(lambda own: _yaml(own) if own.declaration else "")
 
     @reactive.effect
     async def _rows():
@@ -258,7 +257,6 @@ def _choice(work):
 _MORE: dict[str, Callable[[Work], tuple]] = {
     "browser": _browsed,
     "schema": _schema,
-    "text": lambda work: (_yaml(work) if work.declaration else "",),
     "purpose": _purpose,
     "choice": _choice,
     "real_": lambda work: (columns_to_show(work),),

@@ -35,6 +35,12 @@ _VALUES = {
 }  # fmt: skip
 # What the plan depends on.
 _PLANNED = {"target", "unit", "public", "ledger", "epsilon", "delta", "rows", "neighbours", "more"}
+# On Windows a process in a group of its own is interrupted by another signal.
+_BREAK = (
+    "import signal, sys; signal.signal(signal.SIGBREAK, signal.default_int_handler); "
+    "from sklearn_dpgen.command_line import main; sys.exit(main())"
+)
+_MAIN = ("-c", _BREAK) if sys.platform == "win32" else ("-m", "sklearn_dpgen")
 # The filters of warnings are those of the process.
 _ONE = threading.Lock()
 
@@ -60,7 +66,7 @@ class Answer(Console):
 
     def fail(self, text: str, code: int) -> int:
         """Keep an error, and the field of the page that it is about."""
-        self.text, self.ok = text, False
+        self.text, self.ok = re.sub(r"^argument (--[a-z-]+): ", "", text), False
         found = re.search(r"(?:argument )?--([a-z-]+)\b", text)
         word = {"out": "folder", "table": "more"}.get(found[1], found[1]) if found else None
         self.field = word if word in _VALUES else None
@@ -108,20 +114,20 @@ def _facts(document):
 class Job:
     """The command synthesize, in a process that can be stopped."""
 
-    def __init__(self, argv: list[str], changed: Callable[[], None], ended: Callable[[], None]):
+    def __init__(
+        self, argv: list[str], changed: Callable[[], None], ended: Callable[["Job"], None]
+    ):
         self.argv, self.lines = argv, ["Starting."]
         self.document: dict[str, Any] = {}
         self.running, self.stopped = True, False
         self._changed, self._ended = changed, ended
         # The interrupt of the terminal reaches the page, which then stops the process once.
-        own: dict[str, Any] = (
-            {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-            if sys.platform == "win32"
-            else {"start_new_session": True}
-        )
+        own: dict[str, Any] = {"start_new_session": True}
+        if sys.platform == "win32":
+            own = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sklearn_dpgen", *argv, "--json"],
+        self._process: Any = subprocess.Popen(
+            [sys.executable, *_MAIN, *argv, "--json"],
             stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, encoding="utf-8",
             errors="replace", **own,
         )  # fmt: skip
@@ -144,16 +150,22 @@ class Job:
             self.document = json.loads(out)
         except ValueError:
             self.document = {"ok": False, "error": "The fit ended before its result."}
+            # A process that was killed says nothing, and no release is worth a wrong promise.
+            if any(line.startswith("Fitting") for line in self.lines):
+                spent = "Take the budget as spent: the process did not say whether it was."
+                self.document["spent"] = spent
         self.running = False
-        self._ended()
+        self._ended(self)
 
     def stop(self, *, within: float = 0) -> None:
         """Interrupt the command, which then says what was spent, and wait some seconds for it."""
         if self.running:
             self.stopped = True
-            is_windows = sys.platform == "win32"
+            interrupt = signal.SIGINT
+            if sys.platform == "win32":
+                interrupt = signal.CTRL_BREAK_EVENT
             with contextlib.suppress(OSError):
-                self._process.send_signal(signal.CTRL_BREAK_EVENT if is_windows else signal.SIGINT)
+                self._process.send_signal(interrupt)
         self._threads[1].join(within)
 
 
@@ -285,23 +297,28 @@ class Work:
             return self.changed("drafted")
         if not self.values["folder"]:
             plain = file.split("::")[0].rstrip("/").replace("*", "")
+            # A database is beside the working folder, whatever its URL.
+            plain = plain.rpartition("/")[2] if "://" in plain else plain
             name = re.sub(r"(\.[A-Za-z0-9]{1,8})+$", "", plain) or "table"
             self.set("folder", name + "-dpgen")
         return None if "drafted" in self.busy else self.call("drafted", self._draft)
 
     def _draft(self):
-        own = self.folder / ".draft.yaml"
+        own, is_new = self.folder / ".draft.yaml", not self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             return refused(describe(error), "folder")
-        get = self.values.get
+        get = self.values.__getitem__
         argv = [get("codebook"), "--codebook"] if get("codebook") else self.inputs()
         argv += ["--encoding", get("encoding")] if get("encoding") else []
         try:
             found = answer("draft-schema", *argv, "--out", str(own), "--overwrite")
             if not found.ok:
                 found.field = found.field or ("codebook" if get("codebook") else "file")
+                if is_new:
+                    self.folder.rmdir()
+                    self.set("folder", "")
                 return found
             text = read_text(own, "draft")
         finally:
@@ -448,8 +465,6 @@ class Work:
             declared = self._read(text)
         except PublicError as error:
             self.answers["text"] = refused(describe(error))
-            # What was typed stays, to be mended.
-            self.answers["text"].document["typed"] = text
             return self.changed("text")
         self.past.append(("the file as text", self.declaration))
         self.undone, self.declaration = [], declared
@@ -563,63 +578,66 @@ class Work:
             found = answer("ledger", "init", str(path), *argv)
             if found.field == "epsilon":
                 found.field = "cap"
+            self._wanted.add("planned")
             return answer("ledger", "show", str(path)) if found.ok else found
 
         return self.call("ledger", create)
 
     # The fit.
 
-    def _charges(self):
-        if self.ledger is None or not self.ledger.exists():
-            return None
-        return answer("ledger", "show", str(self.ledger)).document.get("charges")
-
     def start(self) -> None:
         """Start the fit, or say why not: one click is one charge."""
         why = None
-        if self.job is not None and self.job.running:
+        if "fit" in self.busy or (self.job is not None and self.job.running):
             why = "A fit is running already. Nothing is charged again."
-        elif Path(self.release.name) != Path(self.values["name"] or "release"):
-            why = "The name of the release must be a plain name: it is a folder of the chosen one."
+        elif self.release.parent != self.folder or self.release.name in ("", ".."):
+            why = "The name of the release must be a plain name, of a folder in the chosen one."
         elif (self.release / "release.json").exists():
             why = f"{self.release} has a release already. Nothing is charged again."
         elif not self.is_ready:
             why = "The schema must be complete and valid before a fit."
         elif self.ledger is not None and not self.ledger.exists():
             why = "There is no such ledger: open or create it first."
-        self.answers.pop("fit", None)
-        if why is not None:
-            self.answers["fit"] = refused(why)
-        else:
-            self.spent, self.pictures = "", {}
-            before = len(self._charges() or ())
-            self.job = Job(
-                self.synthesize(), lambda: self.changed("progress"), lambda: self._ended(before)
-            )
-        self.changed("fit", "progress")
+        if why is None:
+            return self.call("fit", self._start)
+        self.answers["fit"] = refused(why)
+        return self.changed("fit")
 
-    def _ended(self, before):
-        job = self.job
-        assert job is not None
-        charges = self._charges()
-        if charges is not None:
-            new = charges[before:]
-            self.spent = "".join(
-                f"The ledger has charge {c['number']}: epsilon {c['epsilon']:g} at delta "
-                f"{c['delta']:g}. It stays. "
-                for c in new
-            ).strip()
-            self.spent = self.spent or "Nothing was spent: the ledger has no new charge."
-            self.answers["ledger"] = answer("ledger", "show", str(self.ledger))
-        elif not job.document.get("ok"):
+    def _start(self):
+        ledger, out, before = self.ledger, str(self.release), 0
+        if ledger is not None:
+            found = answer("ledger", "show", str(ledger))
+            if not found.ok:
+                return found
+            before = len(found.document["charges"])
+        self.spent = ""
+        self.job = Job(
+            self.synthesize(),
+            lambda: self.changed("progress"),
+            lambda job: self._ended(job, ledger, out, before),
+        )
+        self.changed("progress")
+        return Answer()
+
+    def _ended(self, job, ledger, out, before):
+        if not job.document.get("ok"):
             self.spent = job.document.get("spent") or "Nothing was spent."
-        # What a second click was told is over.
-        self.answers.pop("fit", None)
-        for part in ("look", "real"):
+        if ledger is not None:
+            found = self.answers["ledger"] = answer("ledger", "show", str(ledger))
+            new = [
+                f"The ledger has charge {c['number']}: epsilon {c['epsilon']:g} at delta "
+                f"{c['delta']:g}. It stays."
+                for c in found.document.get("charges", ())[before:]
+            ]
+            if found.ok:
+                self.spent = " ".join(new) or "Nothing was spent: the ledger has no new charge."
+        # What a second click was told, and an earlier release, are over.
+        for part in ("fit", "look", "real"):
             self.answers.pop(part, None)
         self.changed("fit", "progress", "ledger", "look", "real", "release")
         if job.document.get("ok"):
-            self.answers["verified"] = answer("verify", str(self.release))
+            self.answers["verified"] = answer("verify", out)
+            self.changed("verified")
 
     def verify(self) -> None:
         """Verify the release folder."""
@@ -637,7 +655,7 @@ class Work:
 
     def lines(self) -> str:
         """Return the command lines that do the same."""
-        own = [["check", str(self.schema), *self.inputs()]]
+        own = [["check", str(self.schema), *self.inputs(), *self.unit()]]
         plan = ["plan", *self.budget(), *self._public_tables()]
         own += [[*plan, "--rows", self.values["rows"].strip() or "N"], self.synthesize()]
         own += [["verify", str(self.release)]]
@@ -648,34 +666,26 @@ class Work:
         get = self.values.__getitem__
         is_relational = "tables" in self.declaration
         name = "RelationalSampler" if is_relational else "TableSampler"
-        given = {
-            "schema": str(self.schema), "target": get("target"),
-            "neighbours": get("neighbours") if get("neighbours") != "replace_one" else "",
-        }  # fmt: skip
+        given = {"schema": str(self.schema), "target": get("target")}
+        given |= {} if is_relational else {"unit": get("unit")}
+        given |= {} if get("neighbours") == "replace_one" else {"neighbours": get("neighbours")}
         words = [get("epsilon"), get("delta"), *(f"{k}={v!r}" for k, v in given.items() if v)]
-        lines = [f"from sklearn_dpgen.tables import {name}"]
+        lines = ["from sklearn_dpgen.reporting import model_card"]
+        lines += [f"from sklearn_dpgen.tables import {name}"]
         if self.ledger is not None:
             lines += ["from sklearn_dpgen.ledger import PrivacyLedger"]
             words += [f"ledger=PrivacyLedger({str(self.ledger)!r})"]
         if get("public"):
             lines += ["from sklearn_dpgen.preprocessing import PublicTable"]
-            words += [f"public=PublicTable({get('public')!r})"]
-        if get("unit") and not is_relational:
-            lines += ["from sklearn_dpgen.schema import read_schema", ""]
-            unit = f"{{'unit': {get('unit')!r}}}"
-            lines += [f"schema = read_schema({str(self.schema)!r}).to_dict()"]
-            lines += ["columns = schema.get('columns', schema)"]
-            words[2] = f"schema=Schema.from_dict({{'columns': columns}} | {unit})"
-            lines[-3] = "from sklearn_dpgen.schema import Schema, read_schema\n"
-            lines.pop(-2) if not lines[-2] else None
-        table: Any = get("file").strip()
-        if is_relational:
-            table = self.files_of_tables()
-        lines += ["", f"sampler = {name}({', '.join(words)})", f"sampler.fit({table!r})"]
-        lines += [
-            "synthetic = sampler.sample(round(sampler.n_records_))",
-            "# The folder with its report, card and list is written by the command line.",
-        ]
+            table, _, path = get("public").rpartition("=")
+            public = f"PublicTable({path!r})"
+            words += [f"public={{{table!r}: {public}}}" if table else f"public={public}"]
+        private: Any = self.files_of_tables() if is_relational else get("file").strip()
+        inner = "".join(f"    {word},\n" for word in words)
+        lines += ["", f"sampler = {name}(\n{inner})", f"sampler.fit({private!r})"]
+        lines += ["synthetic = sampler.sample(round(sampler.n_records_))"]
+        lines += ['model_card(sampler).save("card.html")']
+        lines += ["# The release folder, with its report and list, is written by the command line."]
         return "\n".join(lines)
 
     def files_of_tables(self) -> dict[str, list]:

@@ -58,7 +58,8 @@
     const note = document.getElementById(`${id}-fault`);
     const el = document.getElementById(id);
     if (note) note.textContent = text;
-    if (el) el.toggleAttribute('aria-invalid', Boolean(text));
+    if (el && text) el.setAttribute('aria-invalid', 'true');
+    else if (el) el.removeAttribute('aria-invalid');
   };
   const handlers = {
     // Values that another page of the same work, or the program, has set.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 # Imported as `sitecustomize` by each process of the environment, before any other code runs.
 _HOOK = """
-import json, os, sys
+import json, os, sys, urllib.parse
 
 def _install():
     record = os.open(RECORD, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -28,6 +28,11 @@ def _install():
         if isinstance(what, int):
             return
         path = str(what)
+        if event == "sqlite3.connect" and path.startswith("file:"):
+            path, _, words = path[5:].partition("?")
+            if "mode=ro" in words:
+                return
+            path = urllib.parse.unquote(path)
         if event.startswith(("os.", "open", "shutil.", "sqlite3")) and path != ":memory:":
             path = os.path.abspath(path)
         os.write(record, (json.dumps([os.getpid(), event, path]) + "\\n").encode())

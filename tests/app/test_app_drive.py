@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from app_cases import (
@@ -73,10 +74,20 @@ def test_from_an_export_of_a_hospital_to_a_signed_folder(browser, tmp_path):
     found = records(record)
     assert any("synthesize" in what for _, event, what in found if event == "start")
     assert not reached(found)
-    assert not written(found, folder)
+    # Beside the chosen folder there are caches of fonts, a probe of the temporary folder, and empty
+    # folders of Shiny in it.
+    home, temporary = tmp_path / "home", tmp_path / "tmpdir"
+    caches = [home / f"{name}/matplotlib" for name in (".cache", ".config")]
+    others = written(found, folder, *caches)
+    opened = {place for _, event, place in found if event == "open"}
+    assert {Path(place) for place in others} - {path.parent for path in caches} <= {
+        path for path in map(Path, others) if path.parent == temporary
+    }
+    probes = [Path(place) for place in opened & {*others}]
+    assert all(len(path.name) == 8 and not path.exists() for path in probes)
     assert tree(source) == before
-    assert not tree(tmp_path / "home")
-    assert not tree(tmp_path / "tmpdir")
+    assert all(name.startswith(".cache/matplotlib/fontlist") for name in tree(home))
+    assert not tree(temporary)
 
 
 @pytest.mark.slow

@@ -181,9 +181,10 @@ def test_pages_may_load_nothing_from_elsewhere():
         part.strip().split(" ", 1)
         for part in headers[b"content-security-policy"].decode().split(";")
     )
-    assert policy["default-src"] == "'self'"
+    assert policy["default-src"] == policy["script-src"] == "'self'"
     assert policy["frame-ancestors"] == "'none'"
     sources = {source for value in policy.values() for source in value.split()}
-    assert sources <= {"'self'", "'none'", "'unsafe-inline'", "'unsafe-eval'", "data:", "blob:"}
+    assert sources <= {"'self'", "'none'", "'unsafe-inline'", "data:", "blob:"}
+    assert headers[b"cache-control"] == b"no-store"
     assert headers[b"referrer-policy"] == b"no-referrer"
     assert headers[b"x-content-type-options"] == b"nosniff"

@@ -9,7 +9,7 @@ import pytest
 from app_watch import LOOPBACK, bound, listening, reached, records, tree, watched, written
 
 _PLANTED = """
-import contextlib, os, socket, subprocess, sys
+import contextlib, os, socket, sqlite3, subprocess, sys
 from pathlib import Path
 if len(sys.argv) == 1:
     subprocess.run([sys.executable, __file__, "child"], check=True)
@@ -27,6 +27,7 @@ Path(os.environ["HOME"], "outside").write_text("a")
 Path(os.environ["TMPDIR"], "folder").mkdir()
 os.rename("inside", Path(os.environ["HOME"], "moved"))
 Path(__file__).read_text()
+sqlite3.connect("file:" + os.environ["HOME"] + "/a.db?mode=rwc", uri=True).close()
 """
 
 
@@ -50,9 +51,9 @@ def test_planted_requests_and_files_are_found_in_a_child(tmp_path):
     ]
     home, temporary = environment["HOME"], environment["TMPDIR"]
     assert written(found, chosen) == sorted(
-        [f"{home}/moved", f"{home}/outside", f"{temporary}/folder"]
+        [f"{home}/a.db", f"{home}/moved", f"{home}/outside", f"{temporary}/folder"]
     )
-    assert set(tree(tmp_path / "home")) == {"moved", "outside"}
+    assert set(tree(tmp_path / "home")) == {"a.db", "moved", "outside"}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs the tables of Linux")
