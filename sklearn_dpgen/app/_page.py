@@ -47,8 +47,8 @@ _PARTS = {
     "schema": ["schema"], "text_": ["text"], "checked": ["checked"],
     "purpose": ["schema", "purpose"], "planned": ["planned", "gaps"], "ledger_": ["ledger"],
     "fit_": ["fit"], "progress": ["progress"], "choice": ["schema", "release", "fit"],
-    "look_": ["look"], "real_": ["real", "schema", "release", "fit"], "release_": ["release", "fit"],
-    "verified_": ["verified", "fit"], "lines_": ["lines"],
+    "look_": ["look"], "real_": ["real", "schema", "release", "fit"],
+    "release_": ["release", "fit"], "verified_": ["verified", "fit"], "lines_": ["lines"],
 }  # fmt: skip
 _REPORT_POLICY = (
     "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
