@@ -20,9 +20,10 @@ from typing import Any
 
 from sklearn_dpgen.app._columns import LEFT_OUT, entry_as, notes_of, schema_text, tables_of
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
-from sklearn_dpgen.command_line._files import parse, read_text, write_text
+from sklearn_dpgen.command_line._files import in_folder, parse, read_text, write_text
 from sklearn_dpgen.command_line._main import build_parser, execute
 from sklearn_dpgen.exceptions import PublicError
+from sklearn_dpgen.schema._file import gaps_of
 
 __all__ = ["Answer", "Job", "Work", "answer"]
 
@@ -221,8 +222,6 @@ class Work:
     @property
     def gaps(self) -> list[str]:
         """What is left to declare."""
-        from sklearn_dpgen.schema._file import gaps_of
-
         return gaps_of(self.written()) if self.declaration else []
 
     @property
@@ -239,24 +238,12 @@ class Work:
                 del columns[name]
         return found
 
-    def written_tables(self) -> dict[str, dict]:
-        """Return the columns that are written, by table."""
-        return tables_of(self.written())
-
     # Commands, one after another in a thread.
 
-    def run(self, part: str, *argv: str, then: Callable[[Answer], None] | None = None) -> None:
+    def run(self, part: str, *argv: str) -> None:
         """Run a command for a part of the page, unless it runs already."""
-        if part in self.busy:
-            return
-
-        def own():
-            found = answer(*argv)
-            if then is not None:
-                then(found)
-            return found
-
-        self.call(part, own)
+        if part not in self.busy:
+            self.call(part, lambda: answer(*argv))
 
     def call(self, part: str, function: Callable[[], Answer]) -> None:
         """Call a function in a thread, and keep its answer for a part of the page."""
@@ -639,6 +626,16 @@ class Work:
             self.answers["verified"] = answer("verify", out)
             self.changed("verified")
 
+    def stop(self) -> None:
+        """Interrupt the fit."""
+        if self.job is not None:
+            self.job.stop()
+        self.changed("fit")
+
+    def check(self) -> None:
+        """Check whether the table fits the schema: the answer is private."""
+        self.run("checked", "check", str(self.schema), *self.inputs(), *self.unit())
+
     def verify(self) -> None:
         """Verify the release folder."""
         key = self.values["public-key"].strip()
@@ -690,8 +687,6 @@ class Work:
 
     def files_of_tables(self) -> dict[str, list]:
         """Return the files of each table of a relational schema."""
-        from sklearn_dpgen.command_line._files import in_folder
-
         given = [text[8:] for text in self.inputs() if text.startswith("--table=")]
         named = dict(text.partition("=")[::2] for text in given)
         found: dict[str, Any] = {name: [path] for name, path in named.items()}
