@@ -148,8 +148,7 @@ class Job:
             self.document = {"ok": False, "error": "The fit ended before its result."}
             # A process that was killed says nothing, and no release is worth a wrong promise.
             if any(line.startswith("Fitting") for line in self.lines):
-                spent = "Take the budget as spent: the process did not say whether it was."
-                self.document["spent"] = spent
+                self.document["spent"] = "Take the budget as spent: the process did not say."
         self.running = False
         self._ended(self)
 
