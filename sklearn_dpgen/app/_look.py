@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sklearn_dpgen.app._columns import tables_of
 from sklearn_dpgen.app._work import Answer, Work
 from sklearn_dpgen.command_line._console import CommandError
 from sklearn_dpgen.utils._html import percent
@@ -17,7 +18,7 @@ def columns_to_show(work: Work) -> list[str]:
     """Return the columns that a release has counts of; none before the release."""
     if _MODEL not in work.files:
         return []
-    names = [(t, c) for t, own in work.written_tables().items() for c, entry in own.items()
+    names = [(t, c) for t, own in tables_of(work.written()).items() for c, entry in own.items()
              if entry.get("type") != "identifier"]  # fmt: skip
     return [f"{t}.{c}" if t else c for t, c in names]
 

@@ -47,8 +47,8 @@ _PARTS = {
     "schema": ["schema"], "text_": ["text"], "checked": ["checked"],
     "purpose": ["schema", "purpose"], "planned": ["planned", "gaps"], "ledger_": ["ledger"],
     "fit_": ["fit"], "progress": ["progress"], "choice": ["schema", "release", "fit"],
-    "look_": ["look"], "real_": ["real", "schema", "release", "fit"], "release_": ["release", "fit"],
-    "verified_": ["verified", "fit"], "lines_": ["lines"],
+    "look_": ["look"], "real_": ["real", "schema", "release", "fit"],
+    "release_": ["release", "fit"], "verified_": ["verified", "fit"], "lines_": ["lines"],
 }  # fmt: skip
 _REPORT_POLICY = (
     "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
@@ -141,24 +141,23 @@ def _connect(works, input, output, session):
                 found.update(work=own, edits=len(own.edits))
         return found.get("work")
 
+    def look_again(own):
+        own.replan()
+        for part, value in seen.items():
+            value.set(own.versions.get(part, 0))
+
     @reactive.effect
     def _watch():
         reactive.invalidate_later(_SECONDS)
-        own = work()
-        if own is not None:
-            own.replan()
-            for part, value in seen.items():
-                value.set(own.versions.get(part, 0))
+        if (own := work()) is not None:
+            look_again(own)
 
     @reactive.effect
     @reactive.event(input.act)
     def _act():
-        own, what = work(), input.act()
-        if own is not None:
-            _do(own, what, session.id)
-            own.replan()
-            for part, value in seen.items():
-                value.set(own.versions.get(part, 0))
+        if (own := work()) is not None:
+            _do(own, input.act(), session.id)
+            look_again(own)
 
     def show(name, needed):
         def shown():
@@ -167,7 +166,9 @@ def _connect(works, input, output, session):
             own = work()
             if own is None:
                 return None
-            return ui.HTML(str(getattr(macros, name)(own, *_MORE.get(name, _nothing)(own))))
+            return ui.HTML(
+                str(getattr(macros, name)(own, *(_MORE[name](own) if name in _MORE else ())))
+            )
 
         output(render.ui(shown), id=name)
 
@@ -201,10 +202,6 @@ def _connect(works, input, output, session):
         for edit in new:
             if edit["table"] == own.values["table"]:
                 await session.send_custom_message("work-row", _row(own, edit, session.id, macros))
-
-
-def _nothing(work):
-    return ()
 
 
 def _browsed(work):
@@ -302,35 +299,27 @@ def _do(work, what, who):
     if act == "set":
         work.set(what["name"], value)
         if what["name"] in ("column", "second"):
-            work.answers.pop("real", None)
-            work.changed("real")
+            _hide(work)
             look(work)
     elif act == "edit":
         if what["column"] in work.tables.get(what["table"], {}) or not what["column"]:
             work.edit(what["table"], what["column"], what["field"], value, who)
-    elif act == "browse":
-        work.values["browsed"] = value
-        work.changed("browsed")
-    elif act == "take":
-        work.set("file", value)
-    elif act == "check":
-        work.run("checked", "check", str(work.schema), *work.inputs(), *work.unit())
-    elif act == "hide":
-        work.answers.pop("real", None)
-        work.changed("real")
-    elif act == "stop":
-        if work.job is not None:
-            work.job.stop()
-        work.changed("fit")
     elif act == "text":
         work.take_text(value)
-    elif act == "real":
-        real_beside(work)
+    elif act in ("browse", "take"):
+        work.set({"browse": "browsed", "take": "file"}[act], value)
+        work.changed("browsed")
     elif act in _ACTS:
         _ACTS[act](work)
 
 
+def _hide(work):
+    work.answers.pop("real", None)
+    work.changed("real")
+
+
 _ACTS: dict[str, Callable[[Work], Any]] = {
     "draft": Work.draft, "undo": Work.undo, "redo": Work.redo, "plan": Work.plan,
-    "ledger": Work.open_ledger, "fit": Work.start, "verify": Work.verify,
+    "check": Work.check, "ledger": Work.open_ledger, "fit": Work.start, "stop": Work.stop,
+    "verify": Work.verify, "real": real_beside, "hide": _hide,
 }  # fmt: skip

@@ -2,7 +2,9 @@
 
 import importlib
 import secrets
+import signal
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -104,7 +106,6 @@ class Guard:
                     "headers": [
                         *message["headers"],
                         *policy,
-                        (b"cache-control", b"no-store"),
                         (b"referrer-policy", b"no-referrer"),
                         (b"x-content-type-options", b"nosniff"),
                     ]
@@ -144,6 +145,9 @@ def serve(port: int = 0, *, opens: bool = True, ready: Callable[[str], Any] = pr
         ready(url)
         if opens:
             webbrowser.open(url)
+        if threading.current_thread() is threading.main_thread():
+            # The server raises this signal again when it has ended: a fit is then stopped.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
             uvicorn.Server(config).run(sockets=[listener])
         finally:

@@ -20,9 +20,10 @@ from typing import Any
 
 from sklearn_dpgen.app._columns import LEFT_OUT, entry_as, notes_of, schema_text, tables_of
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
-from sklearn_dpgen.command_line._files import parse, read_text, write_text
+from sklearn_dpgen.command_line._files import in_folder, parse, read_text, write_text
 from sklearn_dpgen.command_line._main import build_parser, execute
 from sklearn_dpgen.exceptions import PublicError
+from sklearn_dpgen.schema._file import gaps_of
 
 __all__ = ["Answer", "Job", "Work", "answer"]
 
@@ -49,15 +50,10 @@ class Answer(Console):
     """What a command says, for the page instead of a terminal."""
 
     def __init__(self) -> None:
-        super().__init__("app")
-        self.lines: list[str] = []
+        super().__init__("app", quiet=True)
         self.document: dict[str, Any] = {}
         self.text, self.ok = "", False
         self.field: str | None = None
-
-    def say(self, text: str) -> None:
-        """Keep a remark."""
-        self.lines.append(text)
 
     def warn(self, text: str) -> None:
         """Keep a warning."""
@@ -152,8 +148,7 @@ class Job:
             self.document = {"ok": False, "error": "The fit ended before its result."}
             # A process that was killed says nothing, and no release is worth a wrong promise.
             if any(line.startswith("Fitting") for line in self.lines):
-                spent = "Take the budget as spent: the process did not say whether it was."
-                self.document["spent"] = spent
+                self.document["spent"] = "Take the budget as spent: the process did not say."
         self.running = False
         self._ended(self)
 
@@ -221,8 +216,6 @@ class Work:
     @property
     def gaps(self) -> list[str]:
         """What is left to declare."""
-        from sklearn_dpgen.schema._file import gaps_of
-
         return gaps_of(self.written()) if self.declaration else []
 
     @property
@@ -239,24 +232,17 @@ class Work:
                 del columns[name]
         return found
 
-    def written_tables(self) -> dict[str, dict]:
-        """Return the columns that are written, by table."""
-        return tables_of(self.written())
+    def refuse(self, part: str, text: str, field: str | None = None) -> None:
+        """Say no in a part of the page, about a field of it."""
+        self.answers[part] = refused(text, field)
+        self.changed(part)
 
     # Commands, one after another in a thread.
 
-    def run(self, part: str, *argv: str, then: Callable[[Answer], None] | None = None) -> None:
+    def run(self, part: str, *argv: str) -> None:
         """Run a command for a part of the page, unless it runs already."""
-        if part in self.busy:
-            return
-
-        def own():
-            found = answer(*argv)
-            if then is not None:
-                then(found)
-            return found
-
-        self.call(part, own)
+        if part not in self.busy:
+            self.call(part, lambda: answer(*argv))
 
     def call(self, part: str, function: Callable[[], Answer]) -> None:
         """Call a function in a thread, and keep its answer for a part of the page."""
@@ -293,8 +279,7 @@ class Work:
         """Draft a schema from names and declared types, or take the one of the folder."""
         file = self.values["file"].strip()
         if not file and not self.values["more"]:
-            self.answers["drafted"] = refused("Give the path of a table.", "file")
-            return self.changed("drafted")
+            return self.refuse("drafted", "Give the path of a table.", "file")
         if not self.values["folder"]:
             plain = file.split("::")[0].rstrip("/").replace("*", "")
             # A database is beside the working folder, whatever its URL.
@@ -361,16 +346,13 @@ class Work:
         self.faults = {}
         self.changed("schema", "gaps", "lines")
         self.check_schema()
-        self._wanted.add("planned")
         return found if fault is None else fault
 
     def save(self) -> Answer | None:
         """Write the schema, or return why not."""
         if self._digest() != self._known:
-            return refused(
-                f"Not saved: {self.schema} was changed by another page or program. Press "
-                "“Draft a schema” to take it."
-            )
+            why = f"Not saved: {self.schema} was changed by another page or program."
+            return refused(f"{why} Press “Draft a schema” to take it.")
         try:
             write_text(self.schema, schema_text(self.written(), self.notes, self._head))
         except OSError as error:
@@ -383,14 +365,14 @@ class Work:
             return hashlib.sha256(self.schema.read_bytes()).hexdigest()
         return ""
 
-    def check_schema(self) -> None:
+    def check_schema(self) -> Answer:
         """Check the schema alone: nothing private is read."""
         self.answers.pop("valid", None)
-        if self.gaps:
-            return self.changed("gaps")
-        self.answers["valid"] = answer("check", str(self.schema), *self._public_tables())
-        self.changed("gaps")
-        return None
+        if not self.gaps:
+            self.answers["valid"] = answer("check", str(self.schema), *self._public_tables())
+        self._wanted.add("planned")
+        self.changed("gaps", "purpose")
+        return Answer()
 
     def edit(self, table: str, column: str, field: str, text: str, who: str) -> None:
         """Change a field of a column, or a word of a table where no column is named."""
@@ -429,13 +411,7 @@ class Work:
         self.answers.pop("saved", None)
         if fault is not None:
             self.answers["saved"] = fault
-        self.call("validated", self._validate)
-
-    def _validate(self):
-        self.check_schema()
-        self.changed("purpose")
-        self._wanted.add("planned")
-        return Answer()
+        self.call("validated", self.check_schema)
 
     def undo(self) -> None:
         """Take back the last change of the schema."""
@@ -446,16 +422,14 @@ class Work:
         self._step(self.undone, self.past, "Done again")
 
     def _step(self, source, other, word):
-        found = Answer()
+        found, what = Answer(), "nothing"
         if source:
             what, before = source.pop()
             other.append((what, self.declaration))
             self.declaration, self.faults = before, {}
-            found.result(f"{word}: {what}.", {})
             self._saved()
             self.changed("schema", "gaps", "lines")
-        else:
-            found.result(f"There is nothing to {'undo' if word == 'Undone' else 'redo'}.", {})
+        found.result(f"{word}: {what}.", {})
         self.answers["undone"] = found
         self.changed("undone")
 
@@ -464,8 +438,7 @@ class Work:
         try:
             declared = self._read(text)
         except PublicError as error:
-            self.answers["text"] = refused(describe(error))
-            return self.changed("text")
+            return self.refuse("text", describe(error))
         self.past.append(("the file as text", self.declaration))
         self.undone, self.declaration = [], declared
         self.notes = notes_of(text)
@@ -528,10 +501,9 @@ class Work:
     def plan(self) -> None:
         """Plan the fit: the last wish is planned when the plan before it has ended."""
         if not self.is_ready:
-            return
+            return None
         if "planned" in self.busy:
-            self._wanted.add("planned")
-            return
+            return self._wanted.add("planned")
         rows = self.values["rows"].strip()
         argv = ["plan", *self.budget(), *self._public_tables()]
         if self.ledger is not None and not self.ledger.exists():
@@ -544,7 +516,7 @@ class Work:
                 found.document |= _facts(found.document)
             return found
 
-        self.call("planned", plan)
+        return self.call("planned", plan)
 
     def replan(self) -> None:
         """Plan again if something has changed since the last plan began."""
@@ -557,17 +529,12 @@ class Work:
         """Show a ledger, and create it first if there is none."""
         path = self.ledger
         if path is None:
-            self.answers["ledger"] = refused("Give the path of a ledger.", "ledger")
-            return self.changed("ledger")
+            return self.refuse("ledger", "Give the path of a ledger.", "ledger")
         if path.exists():
             return self.run("ledger", "ledger", "show", str(path))
         if os.path.realpath(path.parent) != os.path.realpath(self.folder):
-            self.answers["ledger"] = refused(
-                f"There is no ledger {path}, and a new one is made in {self.folder} alone. "
-                "Give a plain name, or create it by: sklearn-dpgen ledger init",
-                "ledger",
-            )
-            return self.changed("ledger")
+            why = f"There is no ledger {path}, and a new one is made in {self.folder} alone."
+            return self.refuse("ledger", f"{why} Give a plain name.", "ledger")
         get = self.values.__getitem__
         argv = ["--dataset", self.folder.resolve().name, "--epsilon", get("cap")]
         argv += ["--delta", get("delta"), "--neighbours", get("neighbours")]
@@ -596,12 +563,13 @@ class Work:
             why = f"{self.release} has a release already. Nothing is charged again."
         elif not self.is_ready:
             why = "The schema must be complete and valid before a fit."
+        elif self._digest() != self._known:
+            why = f"{self.schema} was changed by another page: draft the schema to take it."
         elif self.ledger is not None and not self.ledger.exists():
             why = "There is no such ledger: open or create it first."
         if why is None:
             return self.call("fit", self._start)
-        self.answers["fit"] = refused(why)
-        return self.changed("fit")
+        return self.refuse("fit", why)
 
     def _start(self):
         ledger, out, before = self.ledger, str(self.release), 0
@@ -610,7 +578,8 @@ class Work:
             if not found.ok:
                 return found
             before = len(found.document["charges"])
-        self.spent = ""
+        words = "No ledger was given: add up the cost of several fits yourself."
+        self.spent = "" if ledger else words
         self.job = Job(
             self.synthesize(),
             lambda: self.changed("progress"),
@@ -638,6 +607,16 @@ class Work:
         if job.document.get("ok"):
             self.answers["verified"] = answer("verify", out)
             self.changed("verified")
+
+    def stop(self) -> None:
+        """Interrupt the fit."""
+        if self.job is not None:
+            self.job.stop()
+        self.changed("fit")
+
+    def check(self) -> None:
+        """Check whether the table fits the schema: the answer is private."""
+        self.run("checked", "check", str(self.schema), *self.inputs(), *self.unit())
 
     def verify(self) -> None:
         """Verify the release folder."""
@@ -690,8 +669,6 @@ class Work:
 
     def files_of_tables(self) -> dict[str, list]:
         """Return the files of each table of a relational schema."""
-        from sklearn_dpgen.command_line._files import in_folder
-
         given = [text[8:] for text in self.inputs() if text.startswith("--table=")]
         named = dict(text.partition("=")[::2] for text in given)
         found: dict[str, Any] = {name: [path] for name, path in named.items()}
