@@ -25,7 +25,16 @@ def columns_to_show(work: Work) -> list[str]:
 
 def look(work: Work) -> None:
     """Draw released counts beside synthetic ones, in a thread."""
-    work.call("look", lambda: _shown(_released(work), "released, with two standard errors"))
+
+    def own():
+        # Another column may be chosen while one is drawn; the last to end has the last choice.
+        while True:
+            names = _names(work)
+            found = _shown(_released(work), "released, with two standard errors")
+            if names == _names(work):
+                return found
+
+    work.call("look", own)
 
 
 def real_beside(work: Work) -> None:

@@ -97,7 +97,8 @@ class Case:
     def fit(self, **values):
         self.declared().set(**values)
         do(self.work, self.work.start)
-        return self.work.answers.get("fit") or refused(self.work.job.document["error"])
+        found = self.work.answers.get("fit")
+        return found if found and found.text else refused(self.work.job.document["error"])
 
     def other_ledger(self, *options):
         path = self.home / "other.ledger"
@@ -367,58 +368,58 @@ MISTAKES = {
     "epsilon 0": (
         lambda c: c.plan(epsilon="0"),
         "epsilon",
-        r"epsilon: must be a finite number above 0",
+        r"must be a finite number above 0",
     ),
     "epsilon negative": (
         lambda c: c.plan(epsilon="-1"),
         "epsilon",
-        r"epsilon: must be a finite number above 0",
+        r"must be a finite number above 0",
     ),
     "epsilon nan": (
         lambda c: c.plan(epsilon="nan"),
         "epsilon",
-        r"epsilon: must be a finite number above 0",
+        r"must be a finite number above 0",
     ),
     "epsilon infinite": (
         lambda c: c.plan(epsilon="inf"),
         "epsilon",
-        r"epsilon: must be a finite number above 0",
+        r"must be a finite number above 0",
     ),
     "epsilon a text": (
         lambda c: c.plan(epsilon="much"),
         "epsilon",
-        r"epsilon: must be a finite number above 0",
+        r"must be a finite number above 0",
     ),
     "delta negative": (
         lambda c: c.plan(delta="-1"),
         "delta",
-        r"delta: must be a number between 0 and 1",
+        r"must be a number between 0 and 1",
     ),
-    "delta 1": (lambda c: c.plan(delta="1"), "delta", r"delta: must be a number between 0 and 1"),
+    "delta 1": (lambda c: c.plan(delta="1"), "delta", r"must be a number between 0 and 1"),
     "delta a text": (
         lambda c: c.plan(delta="small"),
         "delta",
-        r"delta: must be a number between 0 and 1",
+        r"must be a number between 0 and 1",
     ),
     "delta empty": (
         lambda c: c.plan(delta=""),
         "delta",
-        r"delta: must be a number between 0 and 1",
+        r"must be a number between 0 and 1",
     ),
     "rows negative": (
         lambda c: c.plan(rows="-5"),
         "rows",
-        r"rows: must be an integer of at least 1",
+        r"must be an integer of at least 1",
     ),
     "rows a text": (
         lambda c: c.plan(rows="many"),
         "rows",
-        r"rows: must be an integer of at least 1",
+        r"must be an integer of at least 1",
     ),
     "rows a fraction": (
         lambda c: c.plan(rows="1.5"),
         "rows",
-        r"rows: must be an integer of at least 1",
+        r"must be an integer of at least 1",
     ),
     "an unknown target": (
         lambda c: c.plan(target="size"),

@@ -132,13 +132,13 @@ def test_many_columns(person, tmp_path):
 
 _NAMELESS = """() => [...document.querySelectorAll(
     'input, select, textarea, button, summary, a[href], [role=alert] button')]
-  .filter((el) => el.offsetParent !== null)
+  .filter((el) => el.checkVisibility())
   .filter((el) => !([...(el.labels || [])].map((l) => l.textContent).join('')
     || el.getAttribute('aria-label') || el.textContent).trim())
   .map((el) => el.outerHTML)"""
 _CONTROLS = """() => [...document.querySelectorAll(
     'input, select, textarea, button, summary, a[href]')]
-  .filter((el) => el.offsetParent !== null && !el.disabled)
+  .filter((el) => el.checkVisibility() && !el.disabled)
   .map((el, i) => { el.dataset.seen = i; return String(i); })"""
 _FOCUSED = "() => document.activeElement && document.activeElement.dataset.seen"
 # The least contrast of a text with what is behind it, as WCAG 2 computes it.
@@ -161,7 +161,7 @@ _CONTRAST = """() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const el = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || el.offsetParent === null) continue;
+    if (!walker.currentNode.textContent.trim() || !el.checkVisibility()) continue;
     if (el.closest('.visually-hidden, .skip, svg, script, style')) continue;
     const style = getComputedStyle(el), back = behind(el);
     const [a, b] = [light(over(rgba(style.color), back)), light(back)].sort((x, y) => y - x);
