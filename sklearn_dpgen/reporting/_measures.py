@@ -280,9 +280,10 @@ def downstream_scores(real, synthetic, schema, target, *, random_state, persons=
             return None
         train, test = (frames[0].iloc[part] for part in next(split.split(groups, groups=groups)))
     is_number = isinstance(column, Numeric)
-    n_labels = 0 if is_number else train[target].nunique()
-    if n_labels == 1 or test[target].nunique() < 2:
+    if min(part[target].nunique() for part in ([test] if is_number else [train, test])) < 2:
         return None
+    # A rare label may be in one part alone, and the area is that of two classes.
+    n_labels = len({label for frame in frames for label in frame[target].unique()})
     scoring = "r2" if is_number else "roc_auc" if n_labels == 2 else "accuracy"
 
     def score(model, table):

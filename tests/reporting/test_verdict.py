@@ -263,6 +263,16 @@ def test_nothing_is_learnt_from_independent_columns():
     assert predictability(frame(4), SCHEMA, "ill", 0) is None
 
 
+@pytest.mark.parametrize("row", range(8))
+def test_a_rare_label_may_be_in_one_part_alone(row):
+    rows = frame(40)
+    rows.loc[row, "ill"] = "once"
+    schema = Schema({**SCHEMA, "ill": Categorical(["no", "yes", "once"])})
+    found = predictability(rows, schema, "ill", 0)
+    assert found["score"] == "accuracy"
+    assert predictability(frame(40), SCHEMA, "ill", 0)["score"] != "accuracy"
+
+
 def test_a_curators_page_judges_by_the_real_table():
     real = frame(600)
     good = QualityReport(real, frame(600), schema=SCHEMA, target="ill").to_dict()["verdict"]
