@@ -1,10 +1,12 @@
-"""A server of the page, and a browser, of each process of tests."""
+"""A server of the page, and a browser, of each module of tests that needs them."""
 
 import pytest
 from app_cases import Drive, browsing, find_browser, serving, write_small
 
 
-@pytest.fixture(scope="session")
+# Playwright runs an event loop in this thread, in which no other test could start one: it ends with
+# its module.
+@pytest.fixture(scope="module")
 def browser():
     """A browser, if there is one."""
     pytest.importorskip("shiny", reason="needs shiny")
@@ -15,7 +17,7 @@ def browser():
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url(browser, tmp_path_factory):
     """The address of a server that several tests share."""
     with serving(tmp_path_factory.mktemp("server")) as (found, process):
