@@ -106,6 +106,8 @@ class Guard:
                     "headers": [
                         *message["headers"],
                         *policy,
+                        # Pages for the curator hold exact counts and records.
+                        (b"cache-control", b"no-store"),
                         (b"referrer-policy", b"no-referrer"),
                         (b"x-content-type-options", b"nosniff"),
                     ]
