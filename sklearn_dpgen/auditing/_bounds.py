@@ -340,11 +340,17 @@ class DiscretePair:
         )
 
     @property
-    def largest_loss(self) -> float:
-        """Largest privacy loss, in nats, in either direction."""
+    def largest_losses(self) -> tuple[float, float]:
+        """Largest privacy losses, in nats, in each direction."""
         p, q = np.array(self.log_p), np.array(self.log_q)
         is_possible = (p > -np.inf) | (q > -np.inf)
-        return float(np.abs(p[is_possible] - q[is_possible]).max())
+        losses = p[is_possible] - q[is_possible]
+        return float(losses.max()), float(-losses.min())
+
+    @property
+    def largest_loss(self) -> float:
+        """Largest privacy loss, in nats, in either direction."""
+        return max(self.largest_losses)
 
     def _laws(self, step):
         return _laws_of_cells(np.array(self.log_p), np.array(self.log_q), step)
@@ -374,8 +380,13 @@ def least_epsilon(pairs: Iterable[Pair], delta: float) -> float:
         p for p in pairs if not isinstance(p, GaussianPair) and _tells(p)
     )
     if delta == 0:
-        losses = [count * p.largest_loss for p, count in others.items()]
-        return math.inf if squared > 0 else math.fsum(losses)
+        # Releases reach their largest losses together in one direction, not each in its own.
+        losses = [
+            [count * loss for loss in getattr(p, "largest_losses", 2 * [p.largest_loss])]
+            for p, count in others.items()
+        ]
+        totals = map(math.fsum, zip(*losses, strict=True))
+        return math.inf if squared > 0 else max(totals, default=0.0)
     mu = math.sqrt(squared)
     if not others:
         return GaussianProfile(mu).epsilon(delta) if mu > _LEAST_MU else 0.0

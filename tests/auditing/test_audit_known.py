@@ -160,6 +160,17 @@ def test_composed_pairs_are_below_the_accountant_and_near():
     assert least_epsilon([response, response], 0.0) == pytest.approx(2.0)
 
 
+def test_largest_losses_add_up_in_one_direction():
+    first, second = DiscretePair.of_event(0.3, 0.001), DiscretePair.of_event(0.999, 0.7)
+    # All outcomes of both releases, of which each loses most in another direction.
+    p, q = (np.outer([a, 1 - a], [b, 1 - b]) for a, b in [(0.3, 0.999), (0.001, 0.7)])
+    exact = np.abs(np.log(p / q)).max()
+    assert least_epsilon([first, second], 0.0) == pytest.approx(exact)
+    assert least_epsilon([first, first], 0.0) == pytest.approx(2 * math.log(300))
+    apart = DiscretePair((0.0, -math.inf), (math.log(0.5), math.log(0.5)))
+    assert least_epsilon([first, apart], 0.0) == math.inf
+
+
 def test_pairs_agree_with_dp_accounting():
     from dp_accounting.pld import privacy_loss_distribution as pld
 
