@@ -105,6 +105,11 @@ class ComposedLosses:
         pairs = zip(self.parts, self.times, strict=True)
         return -math.expm1(sum(n * math.log1p(-part.infinity_mass) for part, n in pairs))
 
+    @property
+    def _around(self):
+        """Relative rounding of the probability of an infinite loss, and of a sum with it."""
+        return 8 * _UNIT * (1 + len(self.parts))
+
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of δ(ε), with the best tilt for this ε ≥ 0."""
         return self._bounds(self._tilt_at(epsilon))(epsilon)[1]
@@ -124,7 +129,7 @@ class ComposedLosses:
 
     def epsilon(self, delta: float) -> float:
         """Return an ε ≥ 0 with δ(ε) at most ``delta``."""
-        if self.infinity_mass > delta:
+        if self.infinity_mass * (1 + self._around) > delta:
             return math.inf
         bounds, chernoff, _ = self._near(delta)
         if bounds(0.0)[1] <= delta:
@@ -134,7 +139,7 @@ class ComposedLosses:
 
     def least_epsilon(self, delta: float) -> float:
         """Return an ε with δ(ε) above ``delta``, or 0."""
-        if self.infinity_mass > delta:
+        if self.infinity_mass * (1 - self._around) > delta:
             return math.inf
         bounds, high, tilt = self._near(delta)
         # The lower bound of δ is void far from where its tilt is the best.
@@ -204,7 +209,7 @@ class ComposedLosses:
         lost += (2 * max(losses[-1], 0.0) + 16) * _UNIT
         log_total = math.fsum(log_masses)
         slack = 4 * _UNIT * (1 + math.fsum(map(abs, log_masses)))
-        infinity_mass, around = self.infinity_mass, 8 * _UNIT * (1 + len(self.parts))
+        infinity_mass, around = self.infinity_mass, self._around
 
         def bounds(epsilon):
             excess = losses[np.searchsorted(losses, epsilon, side="right") :] - epsilon

@@ -183,6 +183,15 @@ def test_infinite_losses_add_to_delta():
     assert ComposedLosses(STEP, (failing,), (3,)).least_epsilon(2e-3) == math.inf
 
 
+def test_an_infinite_loss_as_likely_as_delta_is_on_both_sides():
+    failing = LossDistribution(np.array([0]), np.log([0.9]), 0.1)
+    composed = ComposedLosses(STEP, (failing,), (1,))
+    # By rounding, either of the two may be the larger one.
+    for delta in (0.1, composed.infinity_mass, math.nextafter(composed.infinity_mass, 0)):
+        assert composed.epsilon(delta) == math.inf
+        assert composed.least_epsilon(delta) == 0
+
+
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12, 1e-18])
 def test_epsilons_are_on_both_sides(delta):
     n_places, times = 64, 300
