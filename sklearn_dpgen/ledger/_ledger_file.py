@@ -117,7 +117,9 @@ class LedgerFile:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Yield an exclusive connection, and make its changes durable."""
-        _check_locks(self.path.parent)
+        # SQLite locks the file that a link leads to.
+        path = Path(os.path.realpath(self.path)) if self.path.is_symlink() else self.path
+        _check_locks(path.parent)
         with self._errors(), closing(_connect(self.path, "rw")) as db, _writing(db):
             self._check(db)
             yield db
@@ -189,22 +191,24 @@ def _is_free_for_others(folder):
     """Return whether another process can lock a file that this one has locked."""
     path = folder / f".lock-{secrets.token_hex(8)}"
     answer = ""
-    # There may be no other process, or no new file in the folder.
-    with (
-        suppress(OSError, sqlite3.Error, subprocess.SubprocessError),
-        closing(_connect(path, "rwc")) as db,
-    ):
-        db.execute("BEGIN IMMEDIATE")
-        # -I and -S: neither settings nor packages of this environment are read.
-        answer = subprocess.run(
-            [sys.executable or "", "-I", "-S", "-c", _LOCK, str(path)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_S,
-        ).stdout
-    with suppress(OSError):
-        path.unlink()
+    try:
+        # There may be no other process, or no new file in the folder.
+        with (
+            suppress(OSError, sqlite3.Error, subprocess.SubprocessError),
+            closing(_connect(path, "rwc")) as db,
+        ):
+            db.execute("BEGIN IMMEDIATE")
+            # -I and -S: neither settings nor packages of this environment are read.
+            answer = subprocess.run(
+                [sys.executable or "", "-I", "-S", "-c", _LOCK, str(path)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE_S,
+            ).stdout
+    finally:
+        with suppress(OSError):
+            path.unlink()
     return answer.strip() == "free"
 
 

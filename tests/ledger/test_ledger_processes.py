@@ -138,6 +138,42 @@ def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, untested)
     assert rows(path) == ["a fit", "another"]
 
 
+def test_the_file_system_that_a_link_leads_to_is_tested(tmp_path, monkeypatch, untested):
+    far, near = tmp_path / "far", tmp_path / "near"
+    far.mkdir()
+    near.mkdir()
+    PrivacyLedger.create(far / "patients.ledger", **CAP)
+    try:
+        (near / "link.ledger").symlink_to(far / "patients.ledger")
+    except OSError:
+        pytest.skip("This account may not make links.")
+    ledger = PrivacyLedger(near / "link.ledger")
+    monkeypatch.setattr(_ledger_file, "_LOCKING", set())
+    with monkeypatch.context() as patched:
+        connect = sqlite3.connect
+
+        def without_locks_if_far(at, **options):
+            return connect(f"{at}&nolock=1" if "/far/" in at else at, **options)
+
+        patched.setattr(sqlite3, "connect", without_locks_if_far)
+        with pytest.raises(OSError, match="no locks that work"):
+            ledger.reserve(PLAN, what="a fit")
+    assert rows(far / "patients.ledger") == []
+    ledger.reserve(PLAN, what="a fit")
+    assert rows(far / "patients.ledger") == ["a fit"]
+
+
+def test_an_interrupted_test_of_a_file_system_leaves_no_file(tmp_path, monkeypatch, untested):
+    def interrupted(*args, **options):
+        assert os.listdir(tmp_path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        PrivacyLedger.create(tmp_path / "patients.ledger", **CAP)
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_file_system_is_tested_once(tmp_path, monkeypatch, untested):
     runs, run = [], subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: runs.append(a) or run(*a, **k))
