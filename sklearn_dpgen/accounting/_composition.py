@@ -175,7 +175,9 @@ def _by_chords(function, epsilons):
     nodes = np.linspace(0, len(epsilons) - 1, _MOST_VALUES).astype(np.int64)
     values, at = function(epsilons[nodes]), epsilons[nodes]
     cell = np.clip(np.searchsorted(at, epsilons, side="right") - 1, 0, len(at) - 2)
-    weight = np.expm1(epsilons - at[cell]) / np.expm1(at[cell + 1] - at[cell])
+    left, right = at[cell], at[cell + 1]
+    # From the right end of a cell, where nothing overflows.
+    weight = np.exp(epsilons - right) * np.expm1(left - epsilons) / np.expm1(left - right)
     return (1 - weight) * values[cell] + weight * values[cell + 1]
 
 

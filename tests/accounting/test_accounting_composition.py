@@ -16,7 +16,11 @@ from sklearn_dpgen.accounting import (
     compose_epsilon,
     gaussian_sigma,
 )
-from sklearn_dpgen.accounting._composition import compose_delta, default_discretization
+from sklearn_dpgen.accounting._composition import (
+    ComposedProfile,
+    compose_delta,
+    default_discretization,
+)
 from sklearn_dpgen.accounting._profiles import (
     MixtureProfile,
     PrivacyProfile,
@@ -209,3 +213,16 @@ def test_default_grid_follows_tiny_losses_and_spares_huge_ones():
 def test_bad_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("largest", [8.0, 2e6])
+def test_many_values_of_a_composition_are_upper_bounds(largest):
+    epsilon0, n_steps = 1.0, 8
+    counts = np.arange(n_steps + 1)
+    losses = epsilon0 * (2 * counts - n_steps)
+    probabilities = binom.pmf(counts, n_steps, 1 / (1 + math.exp(-epsilon0)))
+    epsilons = np.unique([*np.linspace(0, 8, 400), *np.linspace(8, largest, 5000)])
+    gaps = np.minimum(epsilons[:, None] - losses, 0.0)
+    exact = -np.expm1(gaps) @ probabilities
+    values = ComposedProfile([(RandomizedResponseProfile(epsilon0), n_steps)]).delta(epsilons)
+    assert (values >= exact * (1 - 1e-12)).all()
