@@ -222,10 +222,18 @@ class GaussianPair:
 
 @dataclass(frozen=True)
 class SampledGaussianPair:
-    """N(0, 1), and its mixture with N(μ, 1) of weight ``rate``."""
+    """N(0, 1), and its mixture with N(μ, 1) of weight ``rate``.
+
+    Parameters
+    ----------
+    mu, rate : float
+    is_first : bool, default=True
+        Whether the mixture is of the first neighbour.
+    """
 
     mu: float
     rate: float
+    is_first: bool = True
 
     largest_loss = math.inf
 
@@ -237,11 +245,10 @@ class SampledGaussianPair:
         places = np.arange(math.floor(low / step), math.ceil(high / step) + 1)
         edges = (self._shift_of(places * step) + mu**2 / 2) / mu
         p, moved = _masses(edges, 0.0), _masses(edges, mu)
+        mixture = LossDistribution.of(places[:-1], (1 - rate) * p + rate * moved)
         # In the other direction the cell of [k, k + 1) is that of (−k − 1, −k].
-        return (
-            LossDistribution.of(places[:-1], (1 - rate) * p + rate * moved),
-            LossDistribution.of(-places[1:], p),
-        )
+        plain = LossDistribution.of(-places[1:], p)
+        return (mixture, plain) if self.is_first else (plain, mixture)
 
     def _shift_of(self, losses):
         """Return log((e^loss − 1 + γ) / γ), −∞ where no value has so small a loss."""

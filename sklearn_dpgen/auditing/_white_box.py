@@ -115,7 +115,8 @@ def _batch_pairs(first, second, rate):
     norms = [np.linalg.norm(moves, axis=1) for moves in (first, second)]
     if min(n.max() for n in norms) == 0:
         mus = np.floor(np.maximum(*norms) * _MU_DIGITS) / _MU_DIGITS
-        return [SampledGaussianPair(float(mu), rate) for mu in mus]
+        is_first = bool(norms[0].max() > 0)
+        return [SampledGaussianPair(float(mu), rate, is_first) for mu in mus]
     products = (first * second).sum(axis=1)
     # A batch that the record does not shift reveals nothing.
     rounded = (np.round(part, 9) for part in (*norms, products))

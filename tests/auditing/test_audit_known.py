@@ -26,6 +26,7 @@ from sklearn_dpgen.auditing._bounds import (
     mu_of_rates,
 )
 from sklearn_dpgen.auditing._transcript import Transcript, noise_findings, scale_bounds
+from sklearn_dpgen.auditing._white_box import _batch_pairs
 from sklearn_dpgen.domains import Box, OneHot
 from sklearn_dpgen.mechanisms import LaplaceMechanism, RandomizedResponse
 from sklearn_dpgen.utils._random import NoiseSource, observed_noise
@@ -169,6 +170,25 @@ def test_largest_losses_add_up_in_one_direction():
     assert least_epsilon([first, first], 0.0) == pytest.approx(2 * math.log(300))
     apart = DiscretePair((0.0, -math.inf), (math.log(0.5), math.log(0.5)))
     assert least_epsilon([first, apart], 0.0) == math.inf
+
+
+def test_batches_of_releases_keep_the_order_of_the_neighbours():
+    rate, shift, delta = 0.1, np.array([[2.0]]), 1e-4
+    first, second = (
+        _batch_pairs(*moves, rate) for moves in ((shift, 0 * shift), (0 * shift, shift))
+    )
+    # The record of one neighbour shifts one release, that of the other neighbour another one.
+    x = np.linspace(-9, 11, 4001)
+    plain, moved = norm.pdf(x), norm.pdf(x, 2.0)
+    mixture = (1 - rate) * plain + rate * moved
+    p, q = np.outer(mixture, plain), np.outer(plain, mixture)
+
+    def delta_of(epsilon):
+        return np.maximum(p - math.exp(epsilon) * q, 0).sum() * (x[1] - x[0]) ** 2
+
+    assert delta_of(least_epsilon(first + second, delta)) == pytest.approx(delta, rel=1e-2)
+    # The twin: neighbours in a wrong order.
+    assert delta_of(least_epsilon(first + first, delta)) < 0.5 * delta
 
 
 def test_pairs_agree_with_dp_accounting():
