@@ -38,7 +38,7 @@ except sqlite3.OperationalError:
     print("locked")
 db.close()
 """
-# The file systems, by device, that were not found without locks by this process.
+# The file systems, by device, whose locks this process has seen to work.
 _LOCKING: set[int] = set()
 # Made when the first release is recorded: a file without it has none, whatever version wrote it.
 _RELEASES = """
@@ -173,22 +173,26 @@ def _check_locks(folder: Path) -> None:
     """Raise PublicOSError if two processes can write to one file of a folder at once.
 
     A process tests each file system once, on a file of its own. What cannot be tested, such as a
-    folder that is read-only, is left to SQLite.
+    folder that is read-only, is left to SQLite, and is tested again by the next charge.
     """
     try:
         device = os.stat(folder).st_dev
-        if device not in _LOCKING and _is_free_for_others(folder):
-            raise _NoLocksError(
-                f"The file system of {folder} has no locks that work, so that processes could "
-                "overspend a ledger there. Keep the ledger on a local disk. Nothing was charged."
-            )
     except (FileNotFoundError, NotADirectoryError):
         return
-    _LOCKING.add(device)
+    if device in _LOCKING:
+        return
+    answer = _answer_of_another(folder)
+    if answer == "free":
+        raise _NoLocksError(
+            f"The file system of {folder} has no locks that work, so that processes could "
+            "overspend a ledger there. Keep the ledger on a local disk. Nothing was charged."
+        )
+    if answer == "locked":
+        _LOCKING.add(device)
 
 
-def _is_free_for_others(folder):
-    """Return whether another process can lock a file that this one has locked."""
+def _answer_of_another(folder):
+    """Return what another process finds a file that this one has locked, or "" if there is none."""
     path = folder / f".lock-{secrets.token_hex(8)}"
     answer = ""
     try:
@@ -209,7 +213,7 @@ def _is_free_for_others(folder):
     finally:
         with suppress(OSError):
             path.unlink()
-    return answer.strip() == "free"
+    return answer.strip()
 
 
 def _connect(path, mode):

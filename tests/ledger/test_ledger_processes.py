@@ -174,6 +174,21 @@ def test_an_interrupted_test_of_a_file_system_leaves_no_file(tmp_path, monkeypat
     assert os.listdir(tmp_path) == []
 
 
+def test_a_file_system_that_was_not_tested_is_tested_again(tmp_path, monkeypatch, untested):
+    ledger = PrivacyLedger.create(tmp_path / "patients.ledger", **CAP)
+    monkeypatch.setattr(_ledger_file, "_LOCKING", set())
+    with monkeypatch.context() as patched:
+
+        def failing(*args, **options):
+            raise BlockingIOError
+
+        patched.setattr(subprocess, "run", failing)
+        ledger.reserve(PLAN, what="a fit")
+    without_locks(monkeypatch)
+    with pytest.raises(OSError, match="no locks that work"):
+        ledger.reserve(PLAN, what="another")
+
+
 def test_a_file_system_is_tested_once(tmp_path, monkeypatch, untested):
     runs, run = [], subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: runs.append(a) or run(*a, **k))
