@@ -228,7 +228,7 @@ def _browsed(work):
 def _schema(work):
     table = work.values["table"]
     words = _KEYS if "tables" in work.declaration else _WORDS
-    return (table, work.tables.get(table, {}), words)
+    return (table, work.tables.get(table, {}), words, _notes(work))
 
 
 def _yaml(work):
