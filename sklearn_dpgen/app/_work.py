@@ -616,12 +616,18 @@ class Work:
 
     def check(self) -> None:
         """Check whether the table fits the schema: the answer is private."""
-        self.run("checked", "check", str(self.schema), *self.inputs(), *self.unit())
+        if not self.declaration:
+            return self.refuse("checked", "Choose a file first, and draft its schema.")
+        return self.run("checked", "check", str(self.schema), *self.inputs(), *self.unit())
 
     def verify(self) -> None:
         """Verify the release folder."""
+        if not self.files:
+            return self.refuse("verified", f"There is no release in {self.release} yet.")
         key = self.values["public-key"].strip()
-        self.run("verified", "verify", str(self.release), *(["--public-key", key] if key else []))
+        return self.run(
+            "verified", "verify", str(self.release), *(["--public-key", key] if key else [])
+        )
 
     @property
     def files(self) -> list[str]:
