@@ -336,7 +336,7 @@ class Work:
             raise CommandError("A schema must map names of columns to declarations.")
         found = declared if {"columns", "tables"} & declared.keys() else {"columns": declared}
         columns = [column for table in tables_of(found).values() for column in table.values()]
-        if not all(isinstance(column, dict) for column in columns):
+        if not all(isinstance(c, dict) and isinstance(c.get("type", ""), str) for c in columns):
             raise CommandError("Each column must have a declaration, such as {type: identifier}.")
         return found
 

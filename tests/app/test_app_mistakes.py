@@ -13,7 +13,7 @@ from app_cases import SECRET, charges, write_keys, write_small
 
 pytest.importorskip("shiny", reason="needs shiny")
 
-from sklearn_dpgen.app import _work
+from sklearn_dpgen.app import _page, _work
 from sklearn_dpgen.app._columns import text_of
 from sklearn_dpgen.app._work import Work, answer, refused
 from sklearn_dpgen.command_line._files import parse
@@ -335,6 +335,11 @@ MISTAKES = {
     ),
     "garbage as text": (lambda c: c.text("a: [b: {"), None, r"valid YAML.*line 1"),
     "a list as text": (lambda c: c.text("- a"), None, r"must map names of columns"),
+    "a list as a type": (
+        lambda c: c.text("columns: {age: {type: [numeric]}}"),
+        None,
+        r"Each column must have a declaration",
+    ),
     "a column without a declaration": (
         lambda c: c.text("columns: {age: 3}"),
         None,
@@ -571,3 +576,13 @@ def test_a_table_is_checked_after_its_draft(tmp_path):
     case = Case(tmp_path)
     do(case.work, case.work.check)
     assert "draft its schema" in case.work.answers["checked"].text
+
+
+@pytest.mark.parametrize("rules", ["5", "age <= ill", "[age <= ill, 3]", "{a: b}"])
+def test_rules_are_shown_whatever_they_are(rules, tmp_path):
+    case = Case(tmp_path).declared(f"{PEOPLE}rules: {rules}\n")
+    shown = str(_page._environment().get_template("app_parts.html").module.schema(
+        case.work, *_page._schema(case.work)
+    ))  # fmt: skip
+    assert 'id="w-rules"' in shown
+    assert ("age &lt;= ill" in shown) == ("age" in rules)
