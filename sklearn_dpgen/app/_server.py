@@ -84,7 +84,11 @@ class Guard:
         if is_socket:
             await receive()
             return await send({"type": "websocket.close", "code": 1008})
-        text = b"Open the address that sklearn-dpgen app has printed, with its token."
+        # A browser sends the cookie to no page that another site has linked.
+        text = (
+            b"Paste the address that sklearn-dpgen app has printed, with its token, into the "
+            b"address bar. A link from another page does not open it."
+        )
         head = [(b"content-type", b"text/plain; charset=utf-8")]
         await send({"type": "http.response.start", "status": 403, "headers": head})
         return await send({"type": "http.response.body", "body": text})
