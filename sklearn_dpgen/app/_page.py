@@ -239,7 +239,7 @@ def _purpose(work):
     pairs = [(f"{t}.{c}" if t else c, e.get("type")) for t, own in work.tables.items()
              for c, e in own.items()]  # fmt: skip
     targets = [name for name, kind in pairs if kind in TYPES and kind != "identifier"]
-    return targets, [name for name, kind in pairs if kind == "identifier"]
+    return targets, work.identifiers
 
 
 def _choice(work):

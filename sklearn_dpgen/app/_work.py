@@ -214,6 +214,13 @@ class Work:
         return tables_of(self.declaration)
 
     @property
+    def identifiers(self) -> list[str]:
+        """The columns of a table without keys that may identify persons."""
+        return [
+            c for c, entry in self.tables.get("", {}).items() if entry.get("type") == "identifier"
+        ]
+
+    @property
     def gaps(self) -> list[str]:
         """What is left to declare."""
         return gaps_of(self.written()) if self.declaration else []

@@ -586,3 +586,22 @@ def test_rules_are_shown_whatever_they_are(rules, tmp_path):
     ))  # fmt: skip
     assert 'id="w-rules"' in shown
     assert ("age &lt;= ill" in shown) == ("age" in rules)
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "warns"),
+    [
+        ("", PEOPLE, True),
+        ("code", PEOPLE, False),
+        ("", f"unit: code\n{PEOPLE}", False),
+        ("", PEOPLE.replace("identifier", "leave out"), False),
+    ],
+)
+def test_a_plan_for_rows_says_that_persons_are_not_protected(unit, text, warns, tmp_path):
+    case = Case(tmp_path).declared(text)
+    case.set(unit=unit, rows="50")
+    do(case.work, case.work.plan)
+    assert case.work.answers["planned"].ok
+    shown = str(_page._environment().get_template("app_parts.html").module.planned(case.work))
+    assert ("Each row is protected by itself" in shown) == warns
+    assert ("If code identifies persons" in shown) == warns
