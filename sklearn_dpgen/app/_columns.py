@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from typing import Any
 
 from sklearn_dpgen.command_line._files import parse
@@ -16,6 +17,8 @@ __all__ = [
     "tables_of", "text_of",
 ]  # fmt: skip
 
+# Items between commas, of which some are in quotes.
+_PARTS = re.compile(r"""\s*(?:"[^"]*"|'[^']*')\s*(?=,|$)|[^,]+""")
 GAP, LEFT_OUT = "...", "leave out"
 TYPES = ("numeric", "datetime", "categorical", "ordinal", "open_categorical", "identifier")
 # Words of the page for the fields of the library; those after the empty name are shown on demand.
@@ -85,9 +88,14 @@ def _value(text, kinds):
         return {"yes": True, "no": False}.get(text)
     if kinds & {"array", "object"}:
         try:
-            return parse(f"value: [{text}]", "field.yaml")["value"]
+            found = parse(f"value: [{text}]", "field.yaml")["value"]
         except PublicError:
-            return [_scalar(part.strip()) for part in text.split(",") if part.strip()]
+            found = [None]
+        # NULL and #N/A are labels here; in a file they are nothing, and a comment.
+        is_odd = None in found or "#" in text
+        is_odd |= "object" not in kinds and any(isinstance(own, dict) for own in found)
+        parts = _PARTS.findall(text) if is_odd else []
+        return [_scalar(part.strip()) for part in parts if part.strip()] if is_odd else found
     return text if "string" in kinds and "number" not in kinds else _scalar(text)
 
 
@@ -96,7 +104,8 @@ def _scalar(text):
         found = parse(f"value: {text}", "field.yaml")["value"]
     except PublicError:
         return text
-    return text if isinstance(found, dict | list) else found
+    is_cut = "#" in text and text[:1] not in "'\""
+    return text if is_cut or found is None or isinstance(found, dict | list) else found
 
 
 def text_of(value: Any) -> str:

@@ -228,7 +228,7 @@ def _browsed(work):
 def _schema(work):
     table = work.values["table"]
     words = _KEYS if "tables" in work.declaration else _WORDS
-    return (table, work.tables.get(table, {}), words)
+    return (table, work.tables.get(table, {}), words, _notes(work))
 
 
 def _yaml(work):
@@ -239,7 +239,7 @@ def _purpose(work):
     pairs = [(f"{t}.{c}" if t else c, e.get("type")) for t, own in work.tables.items()
              for c, e in own.items()]  # fmt: skip
     targets = [name for name, kind in pairs if kind in TYPES and kind != "identifier"]
-    return targets, [name for name, kind in pairs if kind == "identifier"]
+    return targets, work.identifiers
 
 
 def _choice(work):

@@ -8,7 +8,6 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 import uvicorn
@@ -54,7 +53,8 @@ class Guard:
         is_own = len(hosts) == 1 and hosts[0] in self.hosts
         # A browser always names the origin of a websocket, and of a request that changes anything.
         needs_origin = is_socket or scope["method"] not in ("GET", "HEAD")
-        is_own &= origins == [f"http://{hosts[0]}"] if origins or needs_origin else is_own
+        if is_own and (origins or needs_origin):
+            is_own = origins == [f"http://{hosts[0]}"]
         if is_own and self._is_known(headers.get("cookie", [])):
             return await self.app(scope, receive, send if is_socket else self._with_policy(send))
         # A message hides what stands behind a question mark, so the token is a path.
@@ -64,16 +64,10 @@ class Guard:
         return await self._refuse(is_socket, receive, send)
 
     def _is_known(self, texts):
-        known = False
-        for text in texts:
-            try:
-                morsel = SimpleCookie(text).get(self.cookie)
-            except CookieError:
-                continue
-            known |= morsel is not None and secrets.compare_digest(
-                morsel.value.encode(), self.token.encode()
-            )
-        return known
+        # Cookies of other programs on this host come too, and a strict parser stops at an odd one.
+        own = f"{self.cookie}={self.token}".encode()
+        given = (part.strip().encode() for text in texts for part in text.split(";"))
+        return any(secrets.compare_digest(part, own) for part in given)
 
     async def _welcome(self, send):
         """Move the token from the address to a cookie that no script and no other site sees."""
@@ -90,7 +84,11 @@ class Guard:
         if is_socket:
             await receive()
             return await send({"type": "websocket.close", "code": 1008})
-        text = b"Open the address that sklearn-dpgen app has printed, with its token."
+        # A browser sends the cookie to no page that another site has linked.
+        text = (
+            b"Paste the address that sklearn-dpgen app has printed, with its token, into the "
+            b"address bar. A link from another page does not open it."
+        )
         head = [(b"content-type", b"text/plain; charset=utf-8")]
         await send({"type": "http.response.start", "status": 403, "headers": head})
         return await send({"type": "http.response.body", "body": text})
@@ -109,6 +107,8 @@ class Guard:
                         # Pages for the curator hold exact counts and records.
                         (b"cache-control", b"no-store"),
                         (b"referrer-policy", b"no-referrer"),
+                        # A cache of the browser is on the disk, and the page may be private.
+                        (b"cache-control", b"no-store"),
                         (b"x-content-type-options", b"nosniff"),
                     ]
                 }

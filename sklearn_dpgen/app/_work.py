@@ -214,6 +214,13 @@ class Work:
         return tables_of(self.declaration)
 
     @property
+    def identifiers(self) -> list[str]:
+        """The columns of a table without keys that may identify persons."""
+        return [
+            c for c, entry in self.tables.get("", {}).items() if entry.get("type") == "identifier"
+        ]
+
+    @property
     def gaps(self) -> list[str]:
         """What is left to declare."""
         return gaps_of(self.written()) if self.declaration else []
@@ -336,7 +343,7 @@ class Work:
             raise CommandError("A schema must map names of columns to declarations.")
         found = declared if {"columns", "tables"} & declared.keys() else {"columns": declared}
         columns = [column for table in tables_of(found).values() for column in table.values()]
-        if not all(isinstance(column, dict) for column in columns):
+        if not all(isinstance(c, dict) and isinstance(c.get("type", ""), str) for c in columns):
             raise CommandError("Each column must have a declaration, such as {type: identifier}.")
         return found
 
@@ -616,12 +623,18 @@ class Work:
 
     def check(self) -> None:
         """Check whether the table fits the schema: the answer is private."""
-        self.run("checked", "check", str(self.schema), *self.inputs(), *self.unit())
+        if not self.declaration:
+            return self.refuse("checked", "Choose a file first, and draft its schema.")
+        return self.run("checked", "check", str(self.schema), *self.inputs(), *self.unit())
 
     def verify(self) -> None:
         """Verify the release folder."""
+        if not self.files:
+            return self.refuse("verified", f"There is no release in {self.release} yet.")
         key = self.values["public-key"].strip()
-        self.run("verified", "verify", str(self.release), *(["--public-key", key] if key else []))
+        return self.run(
+            "verified", "verify", str(self.release), *(["--public-key", key] if key else [])
+        )
 
     @property
     def files(self) -> list[str]:

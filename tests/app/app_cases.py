@@ -264,7 +264,7 @@ class Drive:
 
     def take(self, text, words="Done"):
         """Give the schema as a text."""
-        if not self.page.locator("#as-text").get_attribute("open"):
+        if self.page.locator("#as-text").get_attribute("open") is None:
             self.page.locator("#as-text > summary").click()
         self.page.locator("#yaml").fill(text)
         self.do("text")

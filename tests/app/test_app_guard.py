@@ -125,8 +125,9 @@ def test_refused_before_it_reaches_the_page(twin, request_):
 
 
 @pytest.mark.parametrize("host", HOSTS[-2:], ids=["two", "none"])
-def test_a_request_has_one_host(host):
-    reached, sent = ask(host=host, cookie=COOKIE)
+@pytest.mark.parametrize("more", [{}, {"method": "POST"}, {"origin": f"http://{OWN}"}], ids=repr)
+def test_a_request_has_one_host(host, more):
+    reached, sent = ask(host=host, cookie=COOKIE, **more)
     assert not reached
     assert status(sent) == 403
 
@@ -137,6 +138,11 @@ ALLOWED = {
     "POST": {"method": "POST", "origin": f"http://{OWN}"},
     "a websocket": {"kind": "websocket", "origin": f"http://{OWN}"},
     "cookies of others": {"cookie": f"other=1; {COOKIE}; sklearn-dpgen-1=a"},
+    # Other programs on this host set them, and browsers send them as they are.
+    "a cookie of JSON": {"cookie": f'other={{"a": 1}}; {COOKIE}'},
+    "a cookie without a name": {"cookie": f"other; {COOKIE}"},
+    "cookies with odd names": {"cookie": [f"a[b]@=\xe9; {COOKIE}", "x=y z"]},
+    "an older cookie of the same port": {"cookie": f"{COOKIE}; {COOKIE[:-1]}"},
 }
 
 

@@ -13,8 +13,10 @@ from app_cases import SECRET, charges, write_keys, write_small
 
 pytest.importorskip("shiny", reason="needs shiny")
 
-from sklearn_dpgen.app import _work
+from sklearn_dpgen.app import _page, _work
+from sklearn_dpgen.app._columns import text_of
 from sklearn_dpgen.app._work import Work, answer, refused
+from sklearn_dpgen.command_line._files import parse
 
 PEOPLE = """\
 columns:
@@ -333,6 +335,11 @@ MISTAKES = {
     ),
     "garbage as text": (lambda c: c.text("a: [b: {"), None, r"valid YAML.*line 1"),
     "a list as text": (lambda c: c.text("- a"), None, r"must map names of columns"),
+    "a list as a type": (
+        lambda c: c.text("columns: {age: {type: [numeric]}}"),
+        None,
+        r"Each column must have a declaration",
+    ),
     "a column without a declaration": (
         lambda c: c.text("columns: {age: 3}"),
         None,
@@ -494,7 +501,7 @@ MISTAKES = {
         None,
         r"public.pem must hold a private Ed25519 key",
     ),
-    "nothing to verify": (lambda c: verified_with(c, ""), None, r"release"),
+    "nothing to verify": (lambda c: verified_with(c, ""), None, r"There is no release"),
     "a missing public key": (
         lambda c: verified_with(c, str(c.home / "none.pem")),
         None,
@@ -545,3 +552,56 @@ def test_labels_are_read_as_they_are_written(tmp_path):
     assert case.work.declaration["columns"]["ill"]["categories"] == ["no", "a, b", "007"]
     assert case.edit("age", "missing", "-999, unknown").ok
     assert case.work.declaration["columns"]["age"]["missing"] == [-999, "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("column", "field", "text", "labels"),
+    [
+        ("age", "missing", 'NULL, ~, #N/A, "a, #b", -9', ["NULL", "~", "#N/A", "a, #b", -9]),
+        ("ill", "categories", "E: x, no # yes, null", ["E: x", "no # yes", "null"]),
+    ],
+)
+def test_labels_that_are_something_else_in_yaml(column, field, text, labels, tmp_path):
+    """Nothing, a comment and a mapping: the declaration, its file and the page have the text."""
+    case = Case(tmp_path)
+    assert case.edit(column, field, text).ok
+    assert case.work.declaration["columns"][column][field] == labels
+    declared = parse(case.work.schema.read_text(encoding="utf-8"), "schema.yaml")
+    assert declared.get("columns", declared)[column][field] == labels
+    assert case.edit(column, field, text_of(labels)).ok
+    assert case.work.declaration["columns"][column][field] == labels
+
+
+def test_a_table_is_checked_after_its_draft(tmp_path):
+    case = Case(tmp_path)
+    do(case.work, case.work.check)
+    assert "draft its schema" in case.work.answers["checked"].text
+
+
+@pytest.mark.parametrize("rules", ["5", "age <= ill", "[age <= ill, 3]", "{a: b}"])
+def test_rules_are_shown_whatever_they_are(rules, tmp_path):
+    case = Case(tmp_path).declared(f"{PEOPLE}rules: {rules}\n")
+    shown = str(_page._environment().get_template("app_parts.html").module.schema(
+        case.work, *_page._schema(case.work)
+    ))  # fmt: skip
+    assert 'id="w-rules"' in shown
+    assert ("age &lt;= ill" in shown) == ("age" in rules)
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "warns"),
+    [
+        ("", PEOPLE, True),
+        ("code", PEOPLE, False),
+        ("", f"unit: code\n{PEOPLE}", False),
+        ("", PEOPLE.replace("identifier", "leave out"), False),
+    ],
+)
+def test_a_plan_for_rows_says_that_persons_are_not_protected(unit, text, warns, tmp_path):
+    case = Case(tmp_path).declared(text)
+    case.set(unit=unit, rows="50")
+    do(case.work, case.work.plan)
+    assert case.work.answers["planned"].ok
+    shown = str(_page._environment().get_template("app_parts.html").module.planned(case.work))
+    assert ("Each row is protected by itself" in shown) == warns
+    assert ("If code identifies persons" in shown) == warns

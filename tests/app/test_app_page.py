@@ -45,6 +45,7 @@ def test_messages_stand_at_their_fields_and_the_page_goes_on(person, tmp_path):
         mistake(person, *one)
     person.draft(source, tmp_path / "out", "Done")
     # In a row of the schema.
+    person.said("c0-note", "To declare: low, high")
     person.declare("age", "numeric", low="young", high="100")
     person.declare("ill", "categorical", categories="no, yes, no")
     person.said("c0-note", "low must be a finite number")
