@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Callable
 from typing import Any
 
-import uvicorn
+from sklearn_dpgen.exceptions import PublicImportError
 
 __all__ = ["Guard", "serve"]
 
@@ -128,8 +128,19 @@ def serve(port: int = 0, *, opens: bool = True, ready: Callable[[str], Any] = pr
         Whether to open a browser.
     ready : callable
         Takes the address, with the token.
+
+    Raises
+    ------
+    ImportError
+        Shiny is not installed.
     """
-    from sklearn_dpgen.app._page import make_app
+    try:
+        import uvicorn
+
+        from sklearn_dpgen.app._page import make_app
+    except ImportError as error:
+        text = 'The page needs: pip install "sklearn-dpgen[app]".'
+        raise PublicImportError(text) from error
 
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

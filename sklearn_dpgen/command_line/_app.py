@@ -2,7 +2,7 @@
 
 import importlib
 
-from sklearn_dpgen.command_line._console import CommandError, Console
+from sklearn_dpgen.command_line._console import Console
 from sklearn_dpgen.command_line._options import add_command, at_least
 
 _TEXT = """\
@@ -31,12 +31,8 @@ def add_to(commands) -> None:
 
 def run_app(arguments, console: Console) -> int:
     """Serve the page until it is interrupted."""
-    try:
-        # The page runs commands, and stands above them: it is named, and not imported.
-        app = importlib.import_module("sklearn_dpgen.app")
-    except ImportError as error:
-        raise CommandError('The page needs: pip install "sklearn-dpgen[app]".') from error
-    app.serve(
+    # The page runs commands, and stands above them: it is named, and not imported.
+    importlib.import_module("sklearn_dpgen.app").serve(
         arguments.port,
         opens=not arguments.no_browser,
         ready=lambda url: console.result(f"Open {url}\nTo stop: Ctrl+C.", {"url": url}),

@@ -5,12 +5,12 @@ would notice the loss of the check.
 """
 
 import asyncio
+import sys
 
 import pytest
 
-pytest.importorskip("shiny", reason="needs shiny")
-
 from sklearn_dpgen.app import _server
+from sklearn_dpgen.command_line import main
 
 PORT, TOKEN = 8123, "a-token-of-the-test"
 OWN = f"127.0.0.1:{PORT}"
@@ -194,3 +194,9 @@ def test_pages_may_load_nothing_from_elsewhere():
     assert headers[b"cache-control"] == b"no-store"
     assert headers[b"referrer-policy"] == b"no-referrer"
     assert headers[b"x-content-type-options"] == b"nosniff"
+
+
+def test_without_the_extra_the_command_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["app", "--no-browser"]) == 2
+    assert 'pip install "sklearn-dpgen[app]"' in capsys.readouterr().err
