@@ -136,8 +136,9 @@ def _shown(display: Any, what: str) -> Answer:
         heads = [a, b, display.first_name, display.second_name]
     else:
         errors = None if display.errors is None else 2 * display.errors
-        title = f"Shares of {display.name}: grey is {what}; blue is synthetic."
         few = len(display.labels) <= _MOST_BARS
+        blue = "blue is synthetic, with its share" if few else "blue is synthetic"
+        title = f"Shares of {display.name}: grey is {what}; {blue}."
         draw_shares: Any = label_bars if few else histogram
         svg = draw_shares(display.first, display.second, display.labels, title, errors=errors)
         noise = [None] * len(display.labels) if errors is None else errors

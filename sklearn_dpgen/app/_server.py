@@ -104,8 +104,6 @@ class Guard:
                     "headers": [
                         *message["headers"],
                         *policy,
-                        # Pages for the curator hold exact counts and records.
-                        (b"cache-control", b"no-store"),
                         (b"referrer-policy", b"no-referrer"),
                         # A cache of the browser is on the disk, and the page may be private.
                         (b"cache-control", b"no-store"),
