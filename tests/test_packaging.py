@@ -113,7 +113,10 @@ def test_constraints_pin_the_same_packages_with_each_python():
 
 def test_minimum_constraints_are_the_bounds():
     bounds = lower_bounds("", *OPTIONAL, "engines", "tests", "examples")
-    assert read_constraints("constraints-minimum.txt", read_pythons()[0]) == bounds
+    pins = read_constraints("constraints-minimum.txt", read_pythons()[0])
+    # A dependency of a dependency.
+    del pins["pyparsing"]
+    assert pins == bounds
 
 
 def test_tests_bring_every_optional_package():
