@@ -55,7 +55,7 @@ test: $(READY) lint
 test-app: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow or not slow" tests/app
 
-## test-slow: the tests with the marker slow, and new examples for those of hypothesis; takes an hour
+## test-slow: the tests with the marker slow, and new examples for those of hypothesis
 test-slow: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "(slow or hypothesis) and not gpu" --hypothesis-profile=explore
 
