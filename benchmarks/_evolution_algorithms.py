@@ -287,9 +287,8 @@ def nearest_distance(X, V, weights):
 def measure_rates(runs):
     """Return errors against the number of records in each dimension, and slopes of logarithms."""
     rows = []
-    sizes = (10**3, 10**4, 10**5)
-    cases = [("quadrant", 1, "annealed", (*sizes, 10**6))]
-    cases += [("quadrant", d, "annealed", sizes) for d in (2, 3, 4)]
+    sizes = (10**3, 10**4, 10**5, 10**6)
+    cases = [("quadrant", d, "annealed", sizes) for d in (1, 2, 3, 4)]
     cases += [("curve", d, "annealed", sizes) for d in (2, 3)]
     cases += [("quadrant", d, "theory", (1000, 3000, 10_000)) for d in (1, 2, 3, 4)]
     for shape, d, schedule, sizes in cases:

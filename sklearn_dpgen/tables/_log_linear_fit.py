@@ -195,7 +195,7 @@ class _Problem:
     """The objective and its gradient, preconditioned so that its curvature is about one.
 
     It computes with NumPy, in single precision: the sums of logits over the tables, and those of
-    probabilities over the rows, are products with a sparse matrix of the rows and cells.
+    probabilities over the rows, are products with a sparse matrix of the distinct rows and cells.
     """
 
     def __init__(
@@ -266,12 +266,14 @@ class _Problem:
 
     def _prepare(self):
         """Prepare what all evaluations need."""
-        n, n_tables = self._cells.shape
-        ones = np.ones(n * n_tables, dtype=np.float32)
+        cells, counts = _distinct_rows(self._cells, self._starts)
+        self._weights = weights = _single(counts / self._n)
+        n, n_tables = cells.shape
         row_starts = np.arange(0, n * n_tables + 1, n_tables, dtype=np.int32)
-        shape = n, self._starts[-1]
-        self._rows = csr_array((ones, self._cells.ravel(), row_starts), shape=shape)
-        self._members = self._rows.T
+        indices, shape = cells.ravel(), (n, self._starts[-1])
+        ones = np.ones(n * n_tables, dtype=np.float32)
+        self._rows = csr_array((ones, indices, row_starts), shape=shape)
+        self._members = csr_array((weights.repeat(n_tables), indices, row_starts), shape=shape).T
         # The logits of all tables, and the sums over the blocks of each group.
         self._table = np.empty((self._starts[-1], len(self._marginal)), dtype=np.float32)
         for i, theta in enumerate(self._fixed, len(self._targets)):
@@ -326,7 +328,7 @@ class _Problem:
         return np.split(vector, self._ends[:-1])
 
     def _shares(self, shift, logits):
-        """Return the probabilities of all rows, and the mean of their log-partition functions."""
+        """Return the probabilities of distinct rows, and the mean log-partition of all rows."""
         table = self._table
         for i, (theta, groups) in enumerate(zip(logits, self._groups, strict=True)):
             table[self._starts[i] : self._starts[i + 1]] = (
@@ -341,14 +343,13 @@ class _Problem:
         np.exp(scores, out=scores)
         sums = scores @ self._ones
         scores /= sums[:, None]
-        return scores, float((highest + np.log(sums)).mean(dtype=np.float64))
+        return scores, float(np.dot(self._weights, (highest + np.log(sums)).astype(np.float64)))
 
     def __call__(self, vector):
         shift, logits, coefs = self.unscaled(vector)
         shares, value = self._shares(shift, logits)
         value -= float(np.dot(self._base + shift, self._marginal))
         fitted = self._members @ shares
-        fitted /= np.float32(self._n)
         slopes = [fitted[: self._starts[1]].sum(axis=0) - self._marginal]
         penalties = self._split(self._ridge / 2 * coefs * coefs)[1:]
         for i, (theta, target, bases, sums, pattern) in enumerate(
@@ -374,10 +375,30 @@ class _Problem:
         return value, slope.astype(np.float64)
 
 
+def _distinct_rows(cells, starts):
+    """Return the distinct rows of cells, and how many rows are equal to each.
+
+    Rows in the same cells have the same probabilities. All rows are kept, with a count of one,
+    where there are too many combinations of cells for their codes.
+    """
+    sizes = np.diff(starts)
+    if math.prod(map(int, sizes)) > _MOST_COMBINATIONS:
+        return cells, np.ones(len(cells))
+    codes = np.zeros(len(cells), dtype=np.int64)
+    for column, start, size in zip(cells.T, starts[:-1], sizes, strict=True):
+        codes *= size
+        codes += column - start
+    _, places, counts = np.unique(codes, return_index=True, return_counts=True)
+    return cells[places], counts
+
+
 def _single(array):
     """Return an array in single precision."""
     return np.ascontiguousarray(array, dtype=np.float32)
 
+
+# Codes of combinations of cells are in 64 bits.
+_MOST_COMBINATIONS = 2**62
 
 # NumPy reduces short rows slowly: the columns of fewer are compared one by one.
 _FEW_COLUMNS = 24

@@ -285,9 +285,14 @@ def test_tables_are_seen_from_any_column():
         assert [len(part) for part in seen.groups] == [(3, 4, 5)[j] for j in seen.columns]
 
 
+@pytest.mark.parametrize("most", [_log_linear_fit._MOST_COMBINATIONS, 10])
 @pytest.mark.parametrize("is_fixed", [False, True])
-def test_a_device_computes_what_numpy_does(monkeypatch, is_fixed):
-    """Values and gradients of both, of tables of any kind; of other ridges they differ."""
+def test_a_device_computes_what_numpy_does(monkeypatch, is_fixed, most):
+    """Values and gradients of both, of tables of any kind; of other ridges they differ.
+
+    NumPy computes each of the 12 distinct rows once, if its combinations of cells can be numbered.
+    """
+    monkeypatch.setattr(_log_linear_fit, "_MOST_COMBINATIONS", most)
     codes, rng = rows(), np.random.default_rng(5)
     shares = law(codes)
     coarse = np.array([0, 1, 1, 2, 2])
@@ -316,6 +321,7 @@ def test_a_device_computes_what_numpy_does(monkeypatch, is_fixed):
     fit_conditional(2, shares.mean(axis=0), tables, codes, **options)
     ((args, settings),) = seen
     problem = _log_linear_fit._Problem(*args, **settings)
+    assert len(problem._weights) == (12 if most > 10 else len(codes))
     on_device = TensorProblem(*args, device=CPU, **settings)
     args[1][1].ridges = 1.5 * args[1][1].ridges
     other = TensorProblem(*args, device=CPU, **settings)
