@@ -65,13 +65,14 @@ def test_the_number_of_rows(run):
 
 
 def test_a_private_number_of_rows_is_a_noisy_one(run):
-    said = [
-        run("synthesize", "table.csv", *FIT[:-1], out, "--neighbours", "add_or_remove", "--json")
-        for out in "ab"
-    ]
+    pd.read_csv("table.csv")[:187].to_csv("table.csv", index=False)
+    options = "--epsilon", "0.1", "--neighbours", "add_or_remove", "--json"
+    said = [run("synthesize", "table.csv", *FIT[:-1], out, *options) for out in "ab"]
     assert all(done.code == 0 for done in said)
-    assert {done.json["rows"] for done in said} != {200}
-    assert "200" not in "".join(done.err for done in said)
+    # Noise of a hundred rows leaves the number as it is in one of some hundred releases.
+    noisy = [done for done in said if done.json["rows"] != 187]
+    assert noisy
+    assert "187" not in "".join(done.err for done in noisy)
 
 
 def test_several_files_are_one_table(run, folder):

@@ -462,10 +462,11 @@ def test_it_learns_means_by_class(fit):
         domain=Ball(2.0, n_features=3),
         release__batch_size=200,
         n_generated=50,
-        training__max_iter=200,
+        training__max_iter=400,
         training__learning_rate=0.02,
         training__hidden_layer_sizes=(20,),
     )
+    # Of eight seeds the largest difference is 0.09.
     for label in (0, 1):
         made = generator.sample(2000, y=label, random_state=0)
         assert_allclose(made.mean(axis=0), X[y == label].mean(axis=0), atol=0.15)
