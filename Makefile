@@ -24,8 +24,8 @@ CHECKS ?=
 # What `make asv` measures: one quick run of this environment. ASV="run main~5..main" compares commits.
 ASV ?= run --quick --show-stderr --python=same
 
-.PHONY: help demo lint changes types test test-app doctest figures doc linkcheck linkcheck-external wheel-test sdist \
-	first-hour test-slow test-minimum test-newest test-python test-pythons gpu asv ci release-notes release-check clean
+.PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist \
+	first-hour test-slow test-explore test-minimum test-newest test-python test-pythons gpu asv ci release-notes release-check clean
 
 ## help: list these targets
 help:
@@ -51,13 +51,13 @@ types: $(VENV)/.types-ready
 test: $(READY) lint
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
-## test-app: all tests of the local page, in Chromium or Chrome
-test-app: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow or not slow" tests/app
-
-## test-slow: the tests with the marker slow, and new examples for those of hypothesis
+## test-slow: the tests with the marker slow
 test-slow: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "(slow or hypothesis) and not gpu" --hypothesis-profile=explore
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow and not gpu"
+
+## test-explore: new examples for the tests with hypothesis
+test-explore: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "hypothesis and not gpu" --hypothesis-profile=explore
 
 ## gpu: the tests with the marker gpu and bench_gpu.py, images in full, on a CUDA device
 gpu: $(READY)
@@ -121,7 +121,7 @@ asv: $(VENV)/.bench-ready
 	OMP_NUM_THREADS=1 $(BIN)/asv --config benchmarks/asv/asv.conf.json $(ASV)
 
 ## ci: all checks in order, with all versions; takes hours
-ci: lint types test test-slow doctest doc linkcheck wheel-test test-minimum test-newest test-pythons
+ci: lint types test test-slow test-explore doctest doc linkcheck wheel-test test-minimum test-newest test-pythons
 
 ## release-notes: move the fragments to doc/whats_new.rst, as VERSION=0.1.0
 release-notes: $(READY)

@@ -27,6 +27,7 @@ COMMANDS = (
     "make lint",
     "make types",
     "make test",
+    "make test-slow",
     "make doctest",
     "make linkcheck",
     "make demo",
