@@ -127,6 +127,8 @@ _MOST = 64
 _POSTERIOR_ROWS = 256
 # The saved form of the block of each category, and of the group of each block.
 _CODES = Array("i", 1, low=0)
+# Sums of logits are in single precision. Barred pairs have the largest ones, -1e9.
+_MOST_LOGIT = 1e30
 
 
 @saved
@@ -187,6 +189,12 @@ class LogLinearConditional:
     column: int
     base: np.ndarray
     terms: tuple[LogLinearTerm, ...]
+
+    def _check_saved_state(self):
+        possible = self.base[np.isfinite(self.base)]
+        demand(len(possible) > 0, "A column has no block to draw.")
+        for logits in (possible, *(term.logits for term in self.terms)):
+            demand((np.abs(logits) <= _MOST_LOGIT).all(), "A logit is too large.")
 
     def draw(self, codes, rng, kept=None):
         """Draw a block for each record.
@@ -372,7 +380,6 @@ class LogLinearChain:
             column = conditional.column
             demand(0 <= column < len(sizes) and column not in earlier, "A column is drawn twice.")
             demand(len(conditional.base) == n_blocks[column], "A column has other blocks.")
-            demand(np.isfinite(conditional.base).any(), "A column has no block to draw.")
             for term in conditional.terms:
                 check_term(term, column, earlier, n_blocks)
             earlier.add(column)

@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.domains import OneHot, Product
+from sklearn_dpgen.exceptions import InvalidFileError
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import _distributions
@@ -345,3 +346,20 @@ def test_terms_read_the_groups_of_the_parents():
     assert_allclose(part.table, part.logits.reshape(4, 2))
     turned = replace(part, groups=(*part.groups[:2], np.array([1, 0])))
     assert_allclose(turned.table, part.table[:, ::-1])
+
+
+@pytest.mark.parametrize("place", ["base", "logits"])
+@pytest.mark.parametrize(("logit", "is_read"), [(-1e9, True), (1e30, True), (1e31, False)])
+def test_saved_logits_are_in_single_precision(place, logit, is_read):
+    """A file with larger ones is refused: their sums would be no numbers."""
+    last = chain().conditionals[-1]
+    first = last.terms[0]
+    if place == "base":
+        last = replace(last, base=np.full_like(last.base, logit))
+    else:
+        last = replace(last, terms=(replace(first, logits=np.full_like(first.logits, logit)),))
+    if is_read:
+        last._check_saved_state()
+        return
+    with pytest.raises(InvalidFileError, match="A logit is too large"):
+        last._check_saved_state()
