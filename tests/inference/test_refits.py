@@ -135,16 +135,16 @@ def naive(sampler, n):
 
 @pytest.mark.slow
 def test_errors_are_as_large_as_they_say():
-    """Of 12 samples of 1000 persons; those that take rows for records are too small."""
+    """Of 12 samples of 3000 persons; those that take rows for records are too small."""
     truth = statistic(records(300_000, seed=99))
     scores, others = [], []
     for seed in range(12):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoisyCountsWarning)
-            sampler = fitted(1000, 1.0, seed, population_size=1000)
+            sampler = fitted(3000, 1.0, seed, population_size=1000)
         found = estimate_by_refits(sampler, statistic, n_refits=8, n_samples=3000)
         scores.append((found["estimate"] - truth) / found["std_error"])
-        simple = naive(sampler, 1000)
+        simple = naive(sampler, 3000)
         others.append((simple["estimate"] - truth[["visits", "ill"]]) / simple["std_error"])
     # The variance of Student's t with 7 degrees of freedom is 7 / 5, and the mean of 12 squares has
     # a standard deviation of 0.9.
