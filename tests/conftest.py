@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, ThresholdedLaplaceRun
 
-# No example depends on chance, and no failure on the load of the machine. ``make test-explore`` explores.
+# No example depends on chance, and no failure on the load of the machine.
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("same", derandomize=True, **_PATIENT)
 settings.register_profile("explore", derandomize=False, print_blob=True, **_PATIENT)

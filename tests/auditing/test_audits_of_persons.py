@@ -89,6 +89,7 @@ def test_certified_draws_are_the_same_for_all_other_persons(neighbours, monkeypa
     assert audited(intact, n_trials=6).ratio > 1.5
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("method", ["repeated", "one_run"])
 def test_black_box_audits_change_persons(method, neighbours):
@@ -361,6 +362,7 @@ def test_persons_of_a_relational_sampler(monkeypatch, neighbours):
     assert result.ratio > 10
 
 
+@pytest.mark.slow
 def test_persons_of_tables_with_keys(monkeypatch):
     estimator = relational(neighbours="add_or_remove")
     result = audited(estimator, KEYED, n_trials=2, confidence=0.99)

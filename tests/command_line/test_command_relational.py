@@ -654,6 +654,7 @@ def test_an_audit_is_of_made_up_tables(run, folder, monkeypatch, case):
     assert is_broken == (not schema.is_panel)
 
 
+@pytest.mark.slow
 def test_an_audit_of_persons(run, hospital, monkeypatch):
     small = functools.partial(auditing.audit, n_trials=2, n_transcripts=1)
     monkeypatch.setattr(auditing, "audit", small)

@@ -37,6 +37,10 @@ ENGINES = ["synchronous", "threads", "distributed", "spark", "ray"]
 def pytest_itemcollected(item):
     for warning in _WARNINGS:
         item.add_marker(pytest.mark.filterwarnings(warning))
+    # Its start and its first tasks take longest, and the other engines run the same tests.
+    engine = item.callspec.params.get("engine") if hasattr(item, "callspec") else None
+    if engine == "ray" or "ray" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(trylast=True)

@@ -58,6 +58,7 @@ def test_tables_are_drawn_one_by_one(sampler):
     assert len(list(itertools.islice(many, 2))) == 2
 
 
+@pytest.mark.slow
 def test_tables_differ_by_what_is_not_known():
     """Their spread is the error that the estimate of one mean has, in closed form."""
     ratios = []

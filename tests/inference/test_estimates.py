@@ -146,6 +146,7 @@ def naive(sampler, n):
     return table
 
 
+@pytest.mark.slow
 def test_errors_are_as_large_as_they_say():
     """Of 60 samples of 3000; those that take synthetic rows for records are too small."""
     big = records(1_000_000, seed=99)

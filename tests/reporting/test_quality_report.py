@@ -260,6 +260,7 @@ def test_many_rows_are_drawn_from_and_the_page_says_so():
     assert "It compares 200 real records" in report.to_html()
 
 
+@pytest.mark.slow
 def test_a_hundred_columns_are_a_page_of_less_than_two_megabytes():
     rng = np.random.default_rng(0)
     numbers = {f"a long name of column {i}": rng.normal(size=60) for i in range(70)}

@@ -290,6 +290,7 @@ def test_regression_learns_and_the_penalty_brings_groups_together(epsilon):
     assert distances[1] < 0.6 * distances[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [np.inf, 20.0])
 def test_codes_reconstruct_and_the_penalty_brings_groups_together(epsilon):
     def fit(alpha):

@@ -163,6 +163,7 @@ def test_the_generator_moves_to_the_records(epsilon):
     assert distance(other.sample(1000, random_state=1), fresh) > 2 * near
 
 
+@pytest.mark.slow
 def test_private_latents_are_mapped_to_the_records():
     X, Z = circle(800, 0), np.random.default_rng(2).normal(size=(600, 2)) + 3
     # In fewer steps some initial weights are still far off.

@@ -123,7 +123,7 @@ def test_the_bound_of_a_distance_to_a_distribution(k):
 
 
 @pytest.mark.parametrize(("n_groups", "n_labels"), [(2, 1), (3, 1), (4, 1), (2, 2), (3, 3)])
-@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("d", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_search_in_larger_batches_never_exceeds_the_bound(n_groups, n_labels, d):
     rng = np.random.default_rng(10 * n_groups + n_labels + d)
     worst = 0.0
@@ -195,7 +195,7 @@ def protected(tiny, name, n_groups=2, **options):
     return tiny(kind, epsilon=np.inf, **{**SMALL_CLIPS, **groups, **own, **options})
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("n_groups", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
 def test_a_record_of_any_group_moves_the_gradient_by_at_most_the_sensitivity(
     tiny, probe, name, n_groups

@@ -210,7 +210,9 @@ def climb(records, change, n_steps, generator):
     return torch.stack(seen)
 
 
-@pytest.mark.parametrize("d", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize(
+    "d", [2, 3, *(pytest.param(d, marks=pytest.mark.slow) for d in (5, 8)), 16]
+)
 @pytest.mark.parametrize(("n_blocks", "extra"), [(1, 0), (2, 0), (1, 1), (3, 1)])
 def test_a_search_never_exceeds_the_sliced_bound(d, n_blocks, extra):
     k = n_blocks * d + extra

@@ -255,6 +255,7 @@ def test_the_report_states_steps_and_measurements(kind, table):
     assert "Jacobians" not in str(fits(kind).plan(41, 3, group_sizes=[17, 24]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("protects", [False, True])
 def test_audits_approach_the_claim(kind, protects, table):
@@ -276,6 +277,7 @@ def test_audits_approach_the_claim(kind, protects, table):
 # What is measured and reached.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protects", [False, True])
 @pytest.mark.parametrize("rate", [0.08, 0.5])
 def test_intervals_hold_the_means_of_the_population(protects, rate):
@@ -536,6 +538,7 @@ def test_what_is_measured_does_not_depend_on_the_unit_of_the_clip(n_samples):
     assert share(0.01) == share(1.0) == share(100.0)
 
 
+@pytest.mark.slow
 def test_numbers_of_unlike_units_are_compared_in_theirs():
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(4000, 3)), np.arange(4000) % 2
@@ -555,6 +558,7 @@ def test_numbers_of_unlike_units_are_compared_in_theirs():
     assert abs(strict[groups == 0, 0].mean() - strict[groups == 1, 0].mean()) < 0.025
 
 
+@pytest.mark.slow
 def test_limits_do_not_follow_noise():
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
@@ -609,7 +613,7 @@ def reached(large, **target):
     return rates.min() / rates.max(), model, rates
 
 
-@pytest.mark.parametrize("ratio", [0.6, 0.9])
+@pytest.mark.parametrize("ratio", [pytest.param(0.6, marks=pytest.mark.slow), 0.9])
 def test_the_ratio_of_rates_is_reached(large, ratio):
     found, model, rates = reached(large, min_ratio=ratio)
     assert found == pytest.approx(ratio, abs=0.1)
@@ -621,6 +625,7 @@ def test_without_a_target_the_ratio_of_rates_is_below(large):
     assert reached(large, alpha=0.0)[0] < 0.5
 
 
+@pytest.mark.slow
 def test_the_gap_of_means_is_reached(large):
     y = large.y_continuous[:, 0]
 

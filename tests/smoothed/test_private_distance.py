@@ -59,6 +59,7 @@ def p_values(n_tests, null_of):
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_null_distances_have_the_law_of_the_distance(monkeypatch):
     def null_of(result, Y, seed):
         return result.null_distances(Y, n_draws=19, random_state=1000 + seed)

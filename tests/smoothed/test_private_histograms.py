@@ -293,6 +293,7 @@ def uniformity(pvalues):
     return stats.chisquare(counts.reshape(5, 4).sum(axis=1)).pvalue
 
 
+@pytest.mark.slow
 def test_p_values_are_uniform_if_records_are_drawn_from_the_public_ones(monkeypatch):
     assert uniformity(ranks(120, "population", is_drawn=True)) > 1e-3
     noisy = _histograms.NoisyHistograms._noisy
@@ -304,6 +305,7 @@ def test_p_values_are_uniform_if_records_are_drawn_from_the_public_ones(monkeypa
     assert uniformity(ranks(120, "population", is_drawn=True)) < 1e-6
 
 
+@pytest.mark.slow
 def test_two_samples_of_one_distribution_are_rejected_at_the_level():
     rejected = (ranks(120, "sample", is_drawn=False) <= 0.05).sum()
     low, high = stats.binom.interval(0.999, 120, 0.05)
@@ -372,6 +374,7 @@ def test_the_bias_of_the_noise_is_removed(monkeypatch):
     assert mean_distance() > true_distance(X, Y, 2) + 0.06
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_distance():
     held, Y = 0, sample(1500, seed=99)
     for seed in range(6):

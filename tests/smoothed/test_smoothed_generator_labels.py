@@ -66,6 +66,7 @@ def axis_of(X):
     return np.sqrt(spread[1] / spread[0]), directions[:, 1]
 
 
+@pytest.mark.slow
 def test_the_weight_of_the_shape_gives_covariances():
     X = ellipse(4000, 0)
     true_axis = [np.cos(-0.6), np.sin(-0.6)]
@@ -102,6 +103,7 @@ def test_classes_have_their_means(labels, epsilon):
         assert_allclose(made.mean(axis=0), mean, atol=0.08)
 
 
+@pytest.mark.slow
 def test_private_classes_have_their_means_under_noise():
     X, y = blobs(10_000, 0, shares=(0.4, 0.6))
     options = {

