@@ -127,7 +127,7 @@ def test_a_value_that_is_no_number_changes_no_other_row(odd):
     labels = np.empty(len(y), dtype=object)
     labels[:] = numbers
     labels[0] = odd
-    for others in (labels, pd.Series(labels), labels.tolist()):
+    for others in (labels, pd.Series(labels, dtype=object), labels.tolist()):
         moved = bounded_values(values(model, X, others), len(y))
         np.testing.assert_array_equal(moved[1:], before[1:])
         assert moved[0] == 0
