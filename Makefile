@@ -53,11 +53,11 @@ test: $(READY) lint
 
 ## test-slow: the tests with the marker slow
 test-slow: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow and not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow and not explores and not gpu"
 
-## test-explore: new examples for the tests with hypothesis
+## test-explore: new examples for the tests with hypothesis, and of those with the marker explores
 test-explore: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "hypothesis and not gpu" --hypothesis-profile=explore
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "(hypothesis or explores) and not gpu" --hypothesis-profile=explore
 
 ## gpu: the tests with the marker gpu and bench_gpu.py, images in full, on a CUDA device
 gpu: $(READY)

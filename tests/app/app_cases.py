@@ -302,3 +302,14 @@ def command(*argv, folder=None):
         capture_output=True,
         text=True,
     )
+
+
+# Of a task of Shiny that waits when its program is told to end.
+_CANCELLED = re.compile(
+    r"^Traceback \(most recent call last\):\n(?: .*\n)+asyncio\.exceptions\.CancelledError\n", re.M
+)
+
+
+def tracebacks(text):
+    """Return what a program said from its first traceback on, but for those of its end."""
+    return "".join(_CANCELLED.sub("", text).partition("Traceback")[1:])

@@ -1,7 +1,7 @@
 """A server of the page, and a browser, of each module of tests that needs them."""
 
 import pytest
-from app_cases import Drive, browsing, find_browser, serving, write_small
+from app_cases import Drive, browsing, find_browser, serving, tracebacks, write_small
 
 
 # Playwright runs an event loop in this thread, in which no other test could start one: it ends with
@@ -24,7 +24,7 @@ def url(browser, tmp_path_factory):
         yield found
         # Whatever a person typed, the program goes on.
         assert process.poll() is None
-    assert "Traceback" not in process.err
+    assert not tracebacks(process.err)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from app_cases import tracebacks
 from app_watch import LOOPBACK, bound, listening, reached, records, tree, watched, written
 
 _PLANTED = """
@@ -70,3 +71,15 @@ def test_what_is_listened_on_is_recorded(tmp_path):
     code = "import socket; socket.socket().bind(('127.0.0.1', 0))"
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     assert bound(records(record)) == ["('127.0.0.1', 0)"]
+
+
+def test_the_traceback_of_an_end_is_none():
+    lines = "Traceback (most recent call last):\n  File x\n    await fut\n"
+    end = lines + "asyncio.exceptions.CancelledError\n"
+    assert tracebacks(end + "error: Interrupted.\n") == ""
+    for error in (
+        lines + "ValueError: x\n",
+        lines + "ValueError: x\n" + end,
+        end + lines + "KeyError\n",
+    ):
+        assert "Error" in tracebacks(error).replace("CancelledError", "")

@@ -14,7 +14,7 @@ from hostile_files import KINDS, hostile_file, join, split
 from saved_cases import fitted
 
 import sklearn_dpgen
-from sklearn_dpgen.exceptions import InvalidFileError
+from sklearn_dpgen.exceptions import InvalidFileError, PublicValueError
 from sklearn_dpgen.persistence._declarations import class_of_type
 from sklearn_dpgen.persistence._files import SavedEstimator
 
@@ -64,7 +64,13 @@ def outcome(path, n_bytes):
         assert class_of_type(type(estimator)) is not None
         assert estimator.privacy_.to_text()
         if hasattr(estimator, "sample"):
-            drawn = estimator.sample(3)
+            try:
+                drawn = estimator.sample(3)
+            except PublicValueError as error:
+                # Labels of several types are declared, and another kind of frames is asked for.
+                if "which frames of polars cannot hold" not in str(error):
+                    raise
+                return True, beyond
             # The persons have other rows beside.
             assert len(drawn["persons"] if isinstance(drawn, dict) else drawn) == 3
         elif hasattr(estimator, "predict"):
@@ -90,6 +96,7 @@ def test_two_hostile_files_of_each_kind_and_estimator(files, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.explores
 def test_ten_thousand_hostile_files(files, tmp_path):
     check_many(files, tmp_path, 10_000)
 
