@@ -5,7 +5,9 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
-PYTEST = -m pytest -n 2 --dist worksteal
+# Which tests, such as TESTS="tests/schema -x".
+TESTS ?=
+PYTEST = -m pytest -n 2 --dist worksteal $(TESTS)
 # Tests start Python many times: modules are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
