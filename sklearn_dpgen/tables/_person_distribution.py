@@ -170,7 +170,6 @@ class PersonDistribution:
         sizes = [*sizes, *(size + 1 for size in sizes)]
         for column, conditional in self.conditionals.items():
             demand(len(conditional.base) == sizes[column], "A variable has other blocks.")
-            demand(np.isfinite(conditional.base).any(), "A variable has no block to draw.")
             for term in conditional.terms:
                 check_term(term, column, counted, sizes)
 

@@ -58,15 +58,22 @@ def test_the_entropic_loss_removes_the_noise_and_the_baseline_does_not(noise, lo
     assert entropic < 0.6 * error(learned(noise, loss="wasserstein", **small))
 
 
+LONG = {"training__max_iter": 1500, "batch_size": 1000, "n_generated": 500}
+MISSED = pytest.mark.xfail(reason="of five seeds the errors are 0.17 to 0.22", strict=True)
+
+
 @pytest.mark.slow
-# Of five seeds the errors are 0.07 to 0.10 and 0.17 to 0.22.
-@pytest.mark.parametrize(("noise", "most"), [("laplace", 0.15), ("gaussian", 0.25)])
-def test_only_the_matched_entropic_loss_comes_close(noise, most):
-    long = {"training__max_iter": 1500, "batch_size": 1000, "n_generated": 500}
-    entropic = error(learned(noise, **long))
-    assert entropic < most
+@pytest.mark.parametrize("noise", ["laplace", pytest.param("gaussian", marks=MISSED)])
+def test_the_matched_entropic_loss_comes_close(noise):
+    assert error(learned(noise, **LONG)) < 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_only_the_matched_entropic_loss_comes_close(noise):
+    entropic = error(learned(noise, **LONG))
     for other in ({"loss": "wasserstein"}, {"reg_scale": 0.1}, {"reg_scale": 10.0}):
-        assert error(learned(noise, **{**long, "training__max_iter": 300, **other})) > 2 * entropic
+        assert error(learned(noise, **{**LONG, "training__max_iter": 300, **other})) > 2 * entropic
 
 
 @pytest.mark.parametrize(
