@@ -55,10 +55,11 @@ def test_stages_that_are_run_by_others_exist():
 def test_ci_runs_the_command_of_the_readme():
     if not (ROOT / ".ci" / "run").exists():
         pytest.skip("a source distribution has no .ci")
-    lines = re.findall(r"^make (.*)$", read(".ci/run"), flags=re.M)
-    assert lines[0] == "test"
-    assert {"types", "doctest", "wheel-test"} <= set(" ".join(lines).split())
-    assert set(" ".join(lines).split()) <= stages(read("Makefile"))
+    called = re.findall(r"\bmake (\S+)", re.sub("#.*", "", read(".ci/run")))
+    assert called[0] == "test"
+    assert (
+        {"test-slow", "types", "doctest", "wheel-test"} <= set(called) <= stages(read("Makefile"))
+    )
 
 
 def make(*arguments):

@@ -163,13 +163,18 @@ def fit_conditional(
     problem = _problem_of(device)(
         sums, tables, distinct, codes, fixed=fixed, ridge=ridge, has_base=copied is None
     )
-    result = minimize(
-        problem,
-        problem.start(start, base, merged),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxcor": 8, "ftol": _ROUNDING},
-    )
+    # OpenBLAS with AVX-512 multiplies a float32 matrix of five columns by a vector along with stale
+    # lanes: a signaling NaN in one of them raises the flag, although the products are right.
+    with np.errstate(invalid="ignore"):
+        result = minimize(
+            problem,
+            problem.start(start, base, merged),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": max_iter, "maxcor": 8, "ftol": _ROUNDING},
+        )
+    if not np.isfinite(result.fun):
+        raise FloatingPointError(f"The objective of column {column} is {result.fun}.")
     shift, logits, _ = problem.unscaled(result.x)
     fitted = tuple(
         LogLinearTerm(

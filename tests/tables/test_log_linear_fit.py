@@ -153,7 +153,7 @@ def test_a_fit_goes_on_from_a_former_one(monkeypatch, is_fixed):
 
     def stay(problem, start, **_):
         starts.append(start)
-        return OptimizeResult(x=start)
+        return OptimizeResult(x=start, fun=problem(start)[0])
 
     with monkeypatch.context() as patch:
         patch.setattr(_log_linear_fit, "minimize", stay)
@@ -223,6 +223,32 @@ def test_tables_of_noise_give_a_law(seed, ridge):
     assert np.isfinite(found).all()
     assert_allclose(found.sum(axis=1), 1)
     assert all(np.isfinite(term.logits).all() for term in fitted.terms)
+
+
+def test_a_flag_of_a_kernel_is_no_fault(monkeypatch):
+    """BLAS may raise the flag of an invalid operation although its products are right."""
+    codes = rows()
+    tables = [table(codes, law(codes), [0])]
+    expected = fit(codes, law(codes).mean(axis=0), tables)
+    row_maxima = _log_linear_fit._row_maxima
+
+    def flagged(scores):
+        np.subtract(np.full(5, np.inf), np.inf)
+        return row_maxima(scores)
+
+    monkeypatch.setattr(_log_linear_fit, "_row_maxima", flagged)
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        flagged(np.zeros((2, 5)))
+    found = fit(codes, law(codes).mean(axis=0), tables)
+    assert_allclose(probabilities(found, codes), probabilities(expected, codes))
+
+
+def test_an_objective_that_is_not_finite_is_one():
+    codes = rows()
+    shares = np.full((3, 5), np.nan)
+    tables = [NoisyTable((0, 2), whole(0, 2), shares, RIDGE)]
+    with pytest.raises(FloatingPointError, match="column 2 is nan"):
+        fit(codes, law(codes).mean(axis=0), tables)
 
 
 def test_a_column_without_tables_has_its_own_law():
