@@ -1,5 +1,6 @@
 """Error rates of the best attack that a privacy profile allows."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -148,7 +149,7 @@ class AttackRisk:
         elif self.mu is not None:
             rate = ndtr(ndtri(fpr) + self.mu)
         else:
-            rate = _least_rate(self.profile.delta, fpr.ravel()).reshape(fpr.shape)
+            rate = np.reshape(_least_rates(self.profile, tuple(fpr.ravel().tolist())), fpr.shape)
         return float(rate) if fpr.ndim == 0 else rate
 
     def trade_off(self, fpr: ArrayLike) -> float | np.ndarray:
@@ -211,10 +212,10 @@ class AttackRisk:
             return 1.0
 
         if what == "record" and self.is_local:
-            return _most_right_of_independent(self.profile.delta, n_values)
+            return _most_right_of_independent(self.profile, n_values)
         if self.neighbours is Neighbours.ADD_OR_REMOVE:
             return float(self.true_positive_rate(1 / n_values))
-        return _most_right(self.profile.delta, n_values)
+        return _most_right(self.profile, n_values)
 
     def odds_exceed(self, factor: float, what: Literal["value", "presence"] = "value") -> float:
         """Return a bound on the probability that an attacker's odds grow by more than a factor.
@@ -329,8 +330,11 @@ class AttackRisk:
             )
 
 
-def _least_rate(delta, fpr):
-    """Return the minimum of δ(ε) + e^ε α over ε of either sign, for each α of a flat array."""
+# The pages of a release ask for the same risks several times.
+@functools.lru_cache(maxsize=64)
+def _least_rates(profile, rates):
+    """Return the minimum of δ(ε) + e^ε α over ε of either sign, for each α of a tuple."""
+    fpr = np.array(rates)
     low = np.full_like(fpr, -_REACH)
     # A larger ε gives more than 1.
     high = -np.log(np.maximum(fpr, np.finfo(np.float64).tiny))
@@ -338,15 +342,16 @@ def _least_rate(delta, fpr):
     rows = np.arange(len(fpr))
     for _ in range(_N_ZOOMS):
         epsilon = np.linspace(low, high, _N_POINTS, axis=1)
-        values = delta(epsilon) + np.exp(epsilon) * fpr[:, None]
+        values = profile.delta(epsilon) + np.exp(epsilon) * fpr[:, None]
         best = values.argmin(axis=1)
         rate = np.minimum(rate, values[rows, best])
         low = epsilon[rows, np.maximum(best - 1, 0)]
         high = epsilon[rows, np.minimum(best + 1, _N_POINTS - 1)]
-    return rate
+    return tuple(rate.tolist())
 
 
-def _most_right(delta, n_values):
+@functools.lru_cache(maxsize=64)
+def _most_right(profile, n_values):
     """Return the minimum of (δ(ε) + c) / (1 + c) for c = e^ε / (k − 1)."""
     # Beyond it, the bound is above 0.99.
     low, high = 0.0, math.log(100 * (n_values - 1))
@@ -354,18 +359,19 @@ def _most_right(delta, n_values):
     for _ in range(_N_ZOOMS):
         epsilon = np.linspace(low, high, _N_POINTS)
         share = np.exp(epsilon) / (n_values - 1)
-        bounds = (delta(epsilon) + share) / (1 + share)
+        bounds = (profile.delta(epsilon) + share) / (1 + share)
         best = int(bounds.argmin())
         least = min(least, float(bounds[best]))
         low, high = epsilon[max(best - 1, 0)], epsilon[min(best + 1, _N_POINTS - 1)]
     return least
 
 
-def _most_right_of_independent(delta, n_values):
+@functools.lru_cache(maxsize=64)
+def _most_right_of_independent(profile, n_values):
     """Return a bound on the mean of max(L_1, ..., L_k) / k with E(L − t)_+ = δ(log t)."""
     epsilon = np.linspace(-_RATIO_REACH, _RATIO_REACH, _N_RATIOS)
     ratios = np.concatenate([[0.0], np.exp(epsilon)])
-    means = np.concatenate([[1.0], delta(epsilon)])
+    means = np.concatenate([[1.0], profile.delta(epsilon)])
     widths = np.diff(ratios)
     # The share of L above each cell of a chord. What exceeds the last ratio is always found.
     above = np.clip(-np.diff(means) / widths, 0.0, 1.0)

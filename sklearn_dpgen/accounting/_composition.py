@@ -97,7 +97,7 @@ def compose_epsilon(
     releases = _merge_gaussians(releases)
     if _is_exact(releases):
         return releases[0][0].epsilon(delta)
-    return _composed(releases, discretization).epsilon(delta)
+    return _composed(tuple(releases), discretization).epsilon(delta)
 
 
 def compose_delta(
@@ -126,7 +126,7 @@ def compose_delta(
     releases = _merge_gaussians(releases)
     if _is_exact(releases):
         return releases[0][0].delta(epsilon)
-    return _composed(releases, discretization).delta(epsilon)
+    return _composed(tuple(releases), discretization).delta(epsilon)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class ComposedProfile(PrivacyProfile):
         flat = np.ravel(epsilon)
         values = np.empty(flat.shape)
         infinite = np.isinf(flat)
-        composition = _composition_of(self.releases)
+        composition = _composed(self.releases)
         values[infinite] = composition.infinity_mass
         if not infinite.all():
             wanted, places = np.unique(flat[~infinite], return_inverse=True)
@@ -165,7 +165,7 @@ class ComposedProfile(PrivacyProfile):
         """Return an ε ≥ 0 with δ(ε) at most ``delta``: :func:`compose_epsilon`."""
         if _is_exact(self.releases):
             return self.releases[0][0].epsilon(delta)
-        return _composition_of(self.releases).epsilon(check_delta(delta))
+        return _composed(self.releases).epsilon(check_delta(delta))
 
 
 def _by_chords(function, epsilons):
@@ -179,11 +179,6 @@ def _by_chords(function, epsilons):
     # From the right end of a cell, where nothing overflows.
     weight = np.exp(epsilons - right) * np.expm1(left - epsilons) / np.expm1(left - right)
     return (1 - weight) * values[cell] + weight * values[cell + 1]
-
-
-@functools.lru_cache(maxsize=8)
-def _composition_of(releases):
-    return _composed(releases, None)
 
 
 def default_discretization(releases: Sequence[tuple[PrivacyProfile, int]]) -> float | None:
@@ -243,6 +238,7 @@ def _is_exact(releases):
     return len(releases) == 1 and releases[0][1] == 1
 
 
+@functools.lru_cache(maxsize=64)
 def _reach(profile, total_times):
     """Return a loss beyond which the probability is negligible."""
     floor = profile.delta(math.inf) + _TAIL_MASS / total_times
@@ -279,7 +275,8 @@ def _connect_the_dots(profile, step, total_times):
     return LossDistribution(places - n_positive, np.log(probabilities[places]), float(delta[-1]))
 
 
-def _composed(releases, discretization):
+@functools.lru_cache(maxsize=8)
+def _composed(releases, discretization=None):
     step = default_discretization(releases) if discretization is None else discretization
     step = check_positive(step, "discretization")
     times = tuple(count for _, count in releases)

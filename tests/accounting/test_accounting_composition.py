@@ -128,9 +128,12 @@ def test_the_rounding_of_a_profile_is_covered(monkeypatch):
 
     for epsilon in (0.1, 0.6, 1.2, 1.9):
         assert is_covered(epsilon)
-    monkeypatch.setattr(_composition, "_PROFILE_ROUNDING", 0.0)
-    with pytest.raises(AssertionError):
-        is_covered(0.6)
+    with monkeypatch.context() as patch:
+        patch.setattr(_composition, "_PROFILE_ROUNDING", 0.0)
+        _composition._composed.cache_clear()
+        with pytest.raises(AssertionError):
+            is_covered(0.6)
+    _composition._composed.cache_clear()
 
 
 def test_different_releases_compose_like_their_product():

@@ -19,7 +19,7 @@ from sklearn_dpgen.accounting import (
     PrivacyReport,
     gaussian_sigma,
 )
-from sklearn_dpgen.accounting._attack_risk import _least_rate
+from sklearn_dpgen.accounting._attack_risk import _least_rates
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import (
     MixtureProfile,
@@ -118,7 +118,7 @@ def test_the_search_finds_what_a_fine_grid_finds_and_never_less(profile):
     epsilon = np.concatenate([np.linspace(-30, 30, 600_001), np.linspace(-1, 1, 600_001)])
     delta = profile.delta(epsilon)
     fine = [float(np.min(delta + np.exp(epsilon) * rate)) for rate in fpr]
-    found = _least_rate(profile.delta, fpr)
+    found = _least_rates(profile, tuple(fpr))
     np.testing.assert_allclose(found, fine, rtol=1e-6)
     if isinstance(profile, GaussianProfile):
         exact = AttackRisk(profile).true_positive_rate(fpr)
