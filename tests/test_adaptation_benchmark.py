@@ -189,6 +189,7 @@ def missing_imports(sources):
     ]
 
 
+@pytest.mark.slow
 def test_benchmarks_import_names_that_exist():
     sources = {path.stem: path.read_text(encoding="utf-8") for path in BENCHMARKS.glob("*.py")}
     assert missing_imports(sources) == []

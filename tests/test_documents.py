@@ -113,6 +113,7 @@ def run(code):
     return names
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_readme_run_as_pasted(capsys):
     pytest.importorskip("statsmodels")
     # Each is pasted into an interpreter of its own.

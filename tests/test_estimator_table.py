@@ -21,6 +21,7 @@ def page():
     return PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_page_says_what_is_tried(page):
     found = differences(page, cells())

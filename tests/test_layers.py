@@ -130,6 +130,7 @@ def module_files():
         yield ".".join(parts[:-1] if is_package else parts), path, is_package
 
 
+@pytest.mark.slow
 def test_every_module_keeps_to_its_level():
     faults = []
     for module, path, is_package in module_files():
@@ -152,6 +153,7 @@ def room_imports():
     return graph
 
 
+@pytest.mark.slow
 def test_no_rooms_import_each_other_in_a_circle():
     graph = room_imports()
     TopologicalSorter(graph).prepare()
@@ -289,6 +291,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_import_is_light_and_touches_no_global_state():
     code = _IMPORT_ALL.replace("NAMES", repr(PUBLIC))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -361,6 +364,7 @@ _WITHOUT_TORCH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "is_early"), [(_WITHOUT_TORCH, False), ([".ot._sinkhorn"], True)]
 )
@@ -402,6 +406,7 @@ def loaded(names):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_package_loads_what_its_names_need():
     lazy = [name for name in PUBLIC if is_lazy(name)]
     found = loaded(
@@ -475,6 +480,7 @@ def private_names(path):
         yield from (name for name in names if name.startswith("_"))
 
 
+@pytest.mark.slow
 def test_one_module_uses_private_names_of_scikit_learn(tmp_path):
     using = {path.relative_to(ROOT) for path in ROOT.rglob("*.py") if [*private_names(path)]}
     assert using == {Path("utils/_validation.py")}

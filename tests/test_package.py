@@ -80,6 +80,7 @@ def machine_paths(text):
     return [match.group() for match in _MACHINE_PATH.finditer(text)]
 
 
+@pytest.mark.slow
 def test_tracked_files_hold_no_machine_paths():
     found = {}
     for path in tracked_files():

@@ -352,6 +352,7 @@ def build(folder, kind):
     return built
 
 
+@pytest.mark.slow
 def test_sdist_holds_all_sources(sources):
     folder, names = sources
     with tarfile.open(build(folder, "sdist")) as archive:
@@ -360,6 +361,7 @@ def test_sdist_holds_all_sources(sources):
     assert not [name for name in held if name.startswith(_NOT_HANDED_OUT)]
 
 
+@pytest.mark.slow
 def test_wheel_holds_the_package_alone(sources):
     folder, names = sources
     wheel = build(folder, "wheel")

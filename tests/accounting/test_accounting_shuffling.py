@@ -94,6 +94,7 @@ def clones_keep_to_the_budget(epsilon0, n, delta):
     return exact <= delta
 
 
+@pytest.mark.slow
 def test_numbers_of_clones_are_rounded_down(monkeypatch):
     # Some 9000 numbers of clones have some probability: twice as many as there are blocks.
     case = {"epsilon0": 0.7, "n": 10**6, "delta": 1e-6}
@@ -123,6 +124,7 @@ def test_few_clones_that_are_left_out_count_as_a_failure(monkeypatch):
     assert not is_private()
 
 
+@pytest.mark.slow
 def test_rounding_the_number_of_clones_costs_little():
     # More than 4096 distinct numbers of clones, so that they are grouped.
     epsilon = shuffled_epsilon(0.7, 10**8, 1e-6, method="numerical")

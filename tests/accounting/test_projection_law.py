@@ -320,6 +320,7 @@ def test_gaussian_profile_is_convex_in_the_total_variation(epsilon, mu):
     assert middle <= chord * (1 + 1e-9) + 1e-15
 
 
+@pytest.mark.slow
 def test_rounding_has_the_right_direction():
     # d = 2: H = cos² of a uniform angle; the profile by the trapezoid of the angle is exact.
     law, multiplier, delta = ProjectionLaw(2, 1), 0.8, 1e-3
@@ -380,6 +381,7 @@ def test_experiments_of_the_paper(name):
             check_table(broken, PAPER[name][7])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAPER)
 @pytest.mark.parametrize(("accountant", "column"), [("rdp", 6), ("bernstein", 8), ("clt", 9)])
 def test_renyi_columns_of_the_paper(name, accountant, column):

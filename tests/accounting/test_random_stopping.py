@@ -215,6 +215,7 @@ def divergence_of_scores(mu, phi, epsilon):
     )
 
 
+@pytest.mark.slow
 def test_the_best_of_forty_at_the_price_of_one_is_refuted():
     """On scores alone, even without what the best candidate itself tells."""
     mu = 1 / gaussian_sigma(1.0, 1e-5)

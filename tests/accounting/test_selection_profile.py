@@ -90,6 +90,7 @@ def test_one_selection_is_the_worst_binary_pair(epsilon0):
             assert profile.delta(epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_exponential_mechanisms_attain_it():
     """Two candidates whose scores change by the sensitivity, in opposite directions."""
     epsilon0, sensitivity = 1.3, 2.5
@@ -119,6 +120,7 @@ SCORES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(SCORES, st.floats(0.01, 6), st.floats(0.01, 100))
 def test_no_exponential_mechanism_exceeds_it(scores, epsilon0, sensitivity):
@@ -244,6 +246,7 @@ def test_many_selections_cost_what_their_variance_says():
     assert found == pytest.approx(single, rel=5e-3)
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=25)
 @given(st.floats(1e-5, 30), st.integers(2, 40))
 def test_the_contract_holds_whatever_the_scale(epsilon0, n):
@@ -333,6 +336,7 @@ def test_a_calibrated_budget_is_spent_and_not_exceeded(epsilon, shares, share, n
     np.testing.assert_allclose(squared / squared[-1], np.array([*shares, share]) / share)
 
 
+@pytest.mark.slow
 def test_a_larger_budget_buys_more_and_selections_cost():
     shares = {"gaussian_shares": (1.0,), "selection_share": 0.02, "n_selections": 10}
     found = [calibrate_releases(e, 1e-5, **shares) for e in (0.3, 0.6, 1.2, 2.4)]

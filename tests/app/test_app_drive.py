@@ -21,6 +21,7 @@ from app_cases import (
 from app_watch import LOOPBACK, listening, reached, records, tree, watched, written
 
 
+@pytest.mark.slow
 def test_from_an_export_of_a_hospital_to_a_signed_folder(browser, tmp_path):
     source, folder = tmp_path / "source", tmp_path / "chosen"
     source.mkdir()

@@ -21,6 +21,7 @@ VOTES = PrivateSignedMeasureSampler(
 SAMPLER = MomentSampler(domain=Box(0, 1, n_features=2), epsilon=2.0, delta=1e-4)
 
 
+@pytest.mark.slow
 def test_an_audit_comes_close_to_the_claim_and_stays_below():
     result = audit(VOTES, X, n_trials=20, random_state=0, **SURE)
     assert not result.is_violation, result.to_text()
@@ -28,12 +29,14 @@ def test_an_audit_comes_close_to_the_claim_and_stays_below():
     assert result.claimed["epsilon"] == pytest.approx(2.0)
 
 
+@pytest.mark.slow
 def test_releases_that_follow_earlier_ones_stay_below_the_claim():
     result = audit(SAMPLER, X, n_trials=40, random_state=0, **SURE)
     assert not result.is_violation, result.to_text()
     assert result.ratio > 0.4
 
 
+@pytest.mark.slow
 def test_halved_noise_is_a_violation(monkeypatch):
     add = NoiseSource.add
 

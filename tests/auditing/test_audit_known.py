@@ -64,6 +64,7 @@ def test_what_is_broken_is_a_violation(fault):
         assert result.ratio > 1.5
 
 
+@pytest.mark.slow
 def test_batches_with_replacement_are_found(monkeypatch):
     monkeypatch.setattr(NoiseSource, "_choice", lambda self, n, size: self.integers(n, size))
     result = audited(Sums(batch=20))
@@ -116,6 +117,7 @@ def test_a_local_response_that_lies_too_rarely_is_a_violation(monkeypatch):
     assert audited(RandomizedResponse(1.0, domain=OneHot(3)), records, n_draws=2**15).is_violation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["repeated", "one_run"])
 def test_black_box_audits_stay_below_and_see_no_noise_at_all(method):
     settings = {"method": method, "confidence": 0.999, "n_draws": 60, "n_canaries": 30}
@@ -172,6 +174,7 @@ def test_largest_losses_add_up_in_one_direction():
     assert least_epsilon([first, apart], 0.0) == math.inf
 
 
+@pytest.mark.slow
 def test_batches_of_releases_keep_the_order_of_the_neighbours():
     rate, shift, delta = 0.1, np.array([[2.0]]), 1e-4
     first, second = (
@@ -191,6 +194,7 @@ def test_batches_of_releases_keep_the_order_of_the_neighbours():
     assert delta_of(least_epsilon(first + first, delta)) < 0.5 * delta
 
 
+@pytest.mark.slow
 def test_pairs_agree_with_dp_accounting():
     from dp_accounting.pld import privacy_loss_distribution as pld
 

@@ -42,6 +42,7 @@ def audited(estimator, X=FRAME, y=None, **options):
     return audit(estimator, X, y, **options)
 
 
+@pytest.mark.slow
 @relations
 @data
 @pytest.mark.parametrize("how", ["weights", "draw"])
@@ -53,6 +54,7 @@ def test_the_price_of_a_person_is_attained_and_not_exceeded(data, how, neighbour
     assert words[neighbours] in result.neighbours
 
 
+@pytest.mark.slow
 @relations
 @data
 def test_rows_that_count_without_being_priced_are_caught(data, neighbours):
@@ -61,6 +63,7 @@ def test_rows_that_count_without_being_priced_are_caught(data, neighbours):
     assert result.ratio > 100
 
 
+@pytest.mark.slow
 @relations
 def test_a_person_who_counts_once_in_each_table_is_caught(neighbours):
     result = audited(PersonCounts(neighbours=neighbours, fault="tables"), TABLES)
@@ -69,6 +72,7 @@ def test_a_person_who_counts_once_in_each_table_is_caught(neighbours):
     assert not audited(PersonCounts(neighbours=neighbours, fault="tables"), FRAME).is_violation
 
 
+@pytest.mark.slow
 @relations
 def test_rows_that_are_drawn_again_in_each_pass_are_caught(neighbours):
     result = audited(PersonCounts("draw", neighbours, fault="parts"), n_trials=40)
@@ -101,6 +105,7 @@ def test_black_box_audits_change_persons(method, neighbours):
         assert audited(PersonCounts(neighbours=neighbours, fault="rows"), **options).is_violation
 
 
+@pytest.mark.slow
 def test_one_run_removes_records_where_they_are_added_or_removed():
     # One replaced row of this table would change two counts.
     seen = []
@@ -158,6 +163,7 @@ def test_persons_of_a_table_sampler(monkeypatch, neighbours, weights):
     assert audited(estimator, TABLE, n_trials=8).ratio > 10
 
 
+@pytest.mark.slow
 def test_persons_of_votes(monkeypatch):
     result = audited(VOTES, POINTS)
     assert not result.is_violation, result.to_text()
@@ -171,6 +177,7 @@ def test_persons_of_votes(monkeypatch):
     assert audited(VOTES, POINTS).ratio > 10
 
 
+@pytest.mark.slow
 def test_persons_of_all_null_rows_attain_the_price():
     nullable = {"nullable": True}
     schema = Schema({"a": Numeric(0, 1, **nullable), "b": Categorical(["x", "y"], **nullable)})
@@ -234,6 +241,7 @@ def persons_of(frame):
     return {who: sorted(own["cell"]) for who, own in frame.groupby("who", sort=False)}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(sizes=st.lists(st.integers(1, 9), min_size=2, max_size=8), seed=st.integers(0, 99))
 def test_neighbours_differ_in_all_rows_of_one_person(sizes, seed):

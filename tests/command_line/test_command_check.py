@@ -217,6 +217,7 @@ def test_identifiers_are_compared_across_files(run, visits):
     assert done.json["faults"] == {"patient": {"repeated": 60}}
 
 
+@pytest.mark.slow
 def test_a_fit_says_who_is_protected_by_the_identifiers(run, visits):
     fit = ("synthesize", "visits.csv", "--schema", "visits.yaml", "--epsilon", "1", "--json")
     whole, rows = run(*fit, "--unit", "patient", "--out", "a"), run(*fit, "--out", "b")

@@ -303,6 +303,7 @@ def stays(folder):
 FIT = ("synthesize", "stays.csv", "--schema", "stays.yaml", "--epsilon", "1")
 
 
+@pytest.mark.slow
 def test_rows_fulfil_rules_and_conditions(run, stays):
     other = ("--rule", "admitted > 3 => left > 3")
     done = run(*FIT, "--out", "out", "--rule", "admitted <= left", *other, "--json")

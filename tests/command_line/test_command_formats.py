@@ -49,6 +49,7 @@ READ = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "ending"),
     [("codes.tsv", ".tsv"), ("codes.jsonl", ".jsonl"), ("sqlite:///codes.db::visits", ".parquet")],
@@ -68,6 +69,7 @@ def test_synthetic_rows_have_the_format_of_the_table(run, codes, table, ending):
     assert run("verify", "out").code == 0
 
 
+@pytest.mark.slow
 def test_samples_have_the_format_of_their_ending(run, codes):
     run("synthesize", "codes.tsv", *FIT, "--out", "out")
     for name in ("a.tsv", "a.tsv.gz", "a.jsonl", "a.ndjson", "a.jsonl.bz2", "a.csv"):
@@ -178,6 +180,7 @@ def test_values_that_are_written_are_read_again(tmp_path, ending):
     assert [str(x) for x in found["flag"]] == ["True", "False", "True"]
 
 
+@pytest.mark.slow
 def test_without_openpyxl_nothing_is_spent(run, codes, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     (codes / "codes.xlsx").touch()
@@ -194,6 +197,7 @@ def test_without_openpyxl_nothing_is_spent(run, codes, monkeypatch):
     assert (done.code, "sklearn-dpgen[excel]" in done.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_workbook_is_written_and_read(run, codes):
     pytest.importorskip("openpyxl")
     made_up().to_excel("codes.xlsx", index=False)
@@ -256,6 +260,7 @@ def test_no_output_has_the_password_of_a_url(run, codes, monkeypatch, use, has_d
         assert done.all
 
 
+@pytest.mark.slow
 def test_no_file_of_a_release_has_the_password(run, codes, monkeypatch):
     """The server is pretended by a file of SQLite, so that the fit succeeds."""
     from sklearn_dpgen.preprocessing import _databases

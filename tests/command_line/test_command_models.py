@@ -70,6 +70,7 @@ def out(signed, folder):
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_all_of_it_is_made_of_what_was_paid_for(run, monkeypatch):
     def never(*args, **options):
         raise AssertionError("the private table is compared with")
@@ -88,6 +89,7 @@ def test_all_of_it_is_made_of_what_was_paid_for(run, monkeypatch):
     assert "model.safetensors" in os.listdir("new")
 
 
+@pytest.mark.slow
 def test_a_page_that_is_not_private_is_named_so(run):
     fit = ("synthesize", "table.csv", *FIT, "--out", "out")
     done = run(*fit, "--not-private-report")
@@ -107,6 +109,7 @@ def test_a_page_that_is_not_private_is_named_so(run):
     assert not os.path.exists("out-NOT-PRIVATE.html")
 
 
+@pytest.mark.slow
 def test_a_model_has_the_report_and_neither_path_nor_seed(run):
     made = run("ledger", "init", "secret.db", "--dataset", "d", "--epsilon", "2", "--delta", "1e-5")
     assert made.code == 0
@@ -166,6 +169,7 @@ def test_a_key_that_cannot_sign_is_refused_before_a_budget_is_spent(run, out, ke
     assert not os.path.exists("new")
 
 
+@pytest.mark.slow
 def test_a_model_is_shown(run, out):
     done = run("inspect", "out/model.safetensors", "--json")
     assert done.code == 0
@@ -336,6 +340,7 @@ def test_the_first_page_says_what_was_spent_and_drawn(run, out):
         assert text in page
 
 
+@pytest.mark.slow
 def test_the_total_of_the_ledger_is_on_the_first_page(run):
     assert (
         run("ledger", "init", "l.db", "--dataset", "d", "--epsilon", "3", "--delta", "1e-5").code

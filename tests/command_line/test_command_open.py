@@ -58,6 +58,7 @@ def test_rows_with_discovered_labels_are_written(run, towns, ending):
     assert {*READ[ending](f"more{ending}")["town"].dropna()} - {"other"} == {*TOWNS}
 
 
+@pytest.mark.slow
 def test_labels_that_the_encoding_lacks_are_escaped(run, towns):
     done = run("synthesize", "towns.parquet", *FIT, "windows.yaml", "--out", "out")
     assert done.code == 0, done.err

@@ -32,6 +32,7 @@ def commands(block):
         yield shlex.split(command), output
 
 
+@pytest.mark.slow
 def test_the_session_runs_as_shown(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     n_commands = 0

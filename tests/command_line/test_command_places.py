@@ -78,6 +78,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["unix", "windows", "mac"])
 @pytest.mark.parametrize("block", [57, 1 << 22])
 def test_lines_of_records_with_line_breaks(run, messy, monkeypatch, end, block):
@@ -197,6 +198,7 @@ def test_values_are_counted_and_cut(run, messy):
     ]
 
 
+@pytest.mark.slow
 def test_what_is_shown_can_be_pasted(run, messy, folder):
     """The command is run and the codes are declared: their faults are gone."""
     table = rows()
@@ -223,6 +225,7 @@ def test_what_is_shown_can_be_pasted(run, messy, folder):
     pd.testing.assert_frame_equal(given.drop(columns="sex"), written.drop(columns="sex"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words", "delimiter", "encoding"),
     [

@@ -39,6 +39,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_commands_load_what_they_need(folder):
     init = ["--dataset", "x", "--epsilon", "3", "--delta", "1e-5"]
     commands = [
@@ -129,6 +130,7 @@ def test_without_a_command(run):
     assert run("no-such").code == 2
 
 
+@pytest.mark.slow
 def test_json_is_one_document_and_remarks_are_elsewhere(folder):
     done = subprocess.run(
         [*COMMAND, "check", "schema.yaml", "table.csv", "--json"], capture_output=True, text=True
@@ -138,6 +140,7 @@ def test_json_is_one_document_and_remarks_are_elsewhere(folder):
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
 def test_a_reader_that_went_away(folder):
     read, write = os.pipe()
@@ -174,6 +177,7 @@ def test_an_interrupt(folder):
     assert err.splitlines() == ["error: Interrupted."]
 
 
+@pytest.mark.slow
 def test_quiet(folder, capfd):
     fit = ["synthesize", "table.csv", "--schema", "schema.yaml", "--epsilon", "3"]
     assert main([*fit, "--out", "a"]) == 0
@@ -207,6 +211,7 @@ def test_a_file_that_cannot_be_replaced_loses_nothing(tmp_path, monkeypatch):
     assert not (tmp_path / "list.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="encodings of POSIX")
 def test_a_console_that_cannot_show_a_letter(folder):
     (folder / "schema.yaml").write_text("größe: {type: numeric, low: 3, high: 2}", encoding="utf-8")

@@ -113,6 +113,7 @@ def test_the_plan_names_the_table(run, public):
     assert run(*PLAN, "--json").json["report"]["public_tables"] == {}
 
 
+@pytest.mark.slow
 def test_model_and_reports_name_the_table(run, public):
     done = run(
         *("synthesize", "table.csv", *FIT, "--public", public, "--public-weights", "w", "--json")
@@ -129,6 +130,7 @@ def test_model_and_reports_name_the_table(run, public):
     assert list(pd.read_csv("out/synthetic.csv").columns) == ["age", "smoker", "grade"]
 
 
+@pytest.mark.slow
 def test_an_earlier_release_of_the_ledger_is_allowed(run, public):
     assert run(*INIT).code == 0
     assert run("synthesize", "table.csv", *FIT[:-1], "one", "--ledger", "l.db").code == 0
@@ -151,6 +153,7 @@ def test_an_earlier_release_of_the_ledger_is_allowed(run, public):
     assert f"public (SHA-256 {sha256(release)}): claimed to be public" in done.out
 
 
+@pytest.mark.slow
 def test_further_rows_are_recorded_by_hand(run):
     assert run(*INIT).code == 0
     assert run("synthesize", "table.csv", *FIT, "--ledger", "l.db").code == 0

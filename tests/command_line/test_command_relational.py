@@ -307,6 +307,7 @@ def broken(path):
     ]
 
 
+@pytest.mark.slow
 def test_rules_of_a_file_hold_in_every_synthetic_stay(run, stays):
     fit = ("--epsilon", "5", "--rows", "300")
     done = run("synthesize", "tables", "--schema", "ruled.yaml", *fit, "--out", "ruled")
@@ -335,6 +336,7 @@ def test_rules_of_a_file_hold_in_every_synthetic_stay(run, stays):
     assert ends + overlaps + births > 0.2
 
 
+@pytest.mark.slow
 def test_the_schema_of_a_release_has_its_rules(run, stays, pages):
     rule = ("--rule", "admitted <= discharged")
     out = ("--epsilon", "5", "--out", "out")
@@ -374,6 +376,7 @@ def test_tables_of_a_folder(run, stays):
     assert "for the table 'patients': it has none" in done.all
 
 
+@pytest.mark.slow
 def test_public_tables_are_given_by_files(run, hospital):
     """Their keys are integers in any file."""
     text = HOSPITAL.replace("{patient: patients}", "{patient: patients, ward: wards}")
@@ -461,6 +464,7 @@ def test_a_model_is_shown(run, hospital):
     assert "columns of 'patients': 'sex'\ncolumns of 'visits': 'cost'\n" in text
 
 
+@pytest.mark.slow
 def test_pages_of_tables(run, hospital, pages):
     options = ("--not-private-report", "--title", "Visits", "--target", "visits.cost")
     done = run("synthesize", *FIT, *CSV, *options, "--json")
@@ -478,6 +482,7 @@ def test_pages_of_tables(run, hospital, pages):
         assert "secret" not in text
 
 
+@pytest.mark.slow
 def test_files_of_an_earlier_run_go(run, hospital):
     assert run("synthesize", "table.csv", "--schema", "schema.yaml", *FIT[2:]).code == 0
     assert run("synthesize", *FIT, *CSV, "--overwrite").code == 0

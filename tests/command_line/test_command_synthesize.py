@@ -33,6 +33,7 @@ def ledger(run):
     return PrivacyLedger("l.db")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_table_of_the_same_format_with_its_report(run, form):
     done = run("synthesize", f"table.{form}", *FIT, "--json")
@@ -53,17 +54,20 @@ def test_a_table_of_the_same_format_with_its_report(run, form):
     assert {file["name"] for file in listed["files"]} == {*os.listdir("out")} - {"release.json"}
 
 
+@pytest.mark.slow
 def test_two_runs_differ(run):
     for out in "ab":
         assert run("synthesize", "table.csv", *FIT[:-1], out).code == 0
     assert Path("a/synthetic.csv").read_bytes() != Path("b/synthetic.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_number_of_rows(run):
     assert run("synthesize", "table.csv", *FIT, "--rows", "7").code == 0
     assert len(pd.read_csv("out/synthetic.csv")) == 7
 
 
+@pytest.mark.slow
 def test_a_private_number_of_rows_is_a_noisy_one(run):
     pd.read_csv("table.csv")[:187].to_csv("table.csv", index=False)
     options = "--epsilon", "0.1", "--neighbours", "add_or_remove", "--json"
@@ -75,6 +79,7 @@ def test_a_private_number_of_rows_is_a_noisy_one(run):
     assert "187" not in "".join(done.err for done in noisy)
 
 
+@pytest.mark.slow
 def test_several_files_are_one_table(run, folder):
     table = pd.read_csv("table.csv")
     table[:50].to_csv("part-1.csv", index=False)
@@ -82,6 +87,7 @@ def test_several_files_are_one_table(run, folder):
     assert run("synthesize", "part-*.csv", *FIT, "--json").json["rows"] == 200
 
 
+@pytest.mark.slow
 def test_persons_are_protected(run):
     table = pd.read_csv("table.csv").assign(who=[f"p{i // 4}" for i in range(200)])
     table.to_csv("table.csv", index=False)
@@ -96,6 +102,7 @@ def test_persons_are_protected(run):
     assert "who" not in pd.read_csv("out/synthetic.csv").columns
 
 
+@pytest.mark.slow
 def test_the_ledger_is_charged(run, ledger):
     before = ledger.remaining()
     done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db", "--json")
@@ -207,6 +214,7 @@ def test_without_matplotlib_nothing_is_spent(run, ledger, monkeypatch):
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_files_of_an_earlier_run_go_and_others_stay(run, folder):
     assert run("synthesize", "table.parquet", *FIT).code == 0
     (folder / "out" / "mine.txt").write_text("mine")
@@ -287,6 +295,7 @@ def other(ledger):
     process.wait()
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_are_given_one_folder_one_is_refused(run, ledger, other):
     for more in ((), ("--overwrite",)):
         done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db", *more)
@@ -305,6 +314,7 @@ def test_of_two_processes_that_are_given_one_folder_one_is_refused(run, ledger, 
     assert run("synthesize", "table.csv", *FIT, "--overwrite").code == 0
 
 
+@pytest.mark.slow
 def test_a_claim_that_any_process_can_make_loses_a_release(run, ledger, other, monkeypatch):
     """The negative twin: both are charged, and there is one model."""
     mkdir = Path.mkdir
@@ -320,6 +330,7 @@ def test_a_claim_that_any_process_can_make_loses_a_release(run, ledger, other, m
     assert os.listdir("out").count("model.safetensors") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
 def test_a_run_that_was_killed_is_explained_and_its_claim_can_be_removed(run, ledger, other):
     other.send_signal(signal.SIGKILL)
@@ -333,6 +344,7 @@ def test_a_run_that_was_killed_is_explained_and_its_claim_can_be_removed(run, le
     assert len(ledger.report().charges) == 1
 
 
+@pytest.mark.slow
 def test_files_appear_once_all_are_complete(run, folder, monkeypatch):
     """An earlier release stays as it is until then, and also after a fit that fails."""
     assert run("synthesize", "table.csv", *FIT).code == 0

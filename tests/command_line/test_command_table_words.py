@@ -97,6 +97,7 @@ def broken(path):
     ]
 
 
+@pytest.mark.slow
 def test_a_file_is_all_that_a_release_needs(run, hospital):
     done = run("check", "whole.yaml", "stays.csv", "--json")
     assert done.code == 0, done.all
@@ -127,6 +128,7 @@ def test_a_file_is_all_that_a_release_needs(run, hospital):
     assert run("verify", "out").code == 0
 
 
+@pytest.mark.slow
 def test_without_these_words_rows_are_protected_and_rules_break(run, hospital):
     """The twin of the test above."""
     done = run("synthesize", "stays.csv", *FIT, "plain.yaml", "--out", "out", "--json")
@@ -135,6 +137,7 @@ def test_without_these_words_rows_are_protected_and_rules_break(run, hospital):
     assert min(broken("out/synthetic.csv")) > 0.01
 
 
+@pytest.mark.slow
 def test_options_add_rules_and_replace_the_unit_and_the_public_table(run, hospital):
     rule = ("--rule", "Alter <= Summe", "--public", "other.csv")
     done = run("synthesize", "stays.csv", *FIT, "whole.yaml", *rule, "--out", "out", "--json")

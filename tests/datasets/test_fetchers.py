@@ -87,6 +87,7 @@ IMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fetch", list(IMAGES), ids=lambda fetch: fetch.__name__)
 @pytest.mark.parametrize("as_images", [False, True])
 def test_images_from_either_source(home, monkeypatch, fetch, as_images):

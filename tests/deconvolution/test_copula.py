@@ -120,6 +120,7 @@ def distances(mechanism, X, fresh, **options):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LaplaceMechanism, GaussianMechanism])
 def test_it_is_better_than_joint_points_in_four_columns(kind):
     X, fresh = normal_records(4000, 0.8), normal_records(500, 0.8, seed=1)
@@ -132,6 +133,7 @@ def test_it_is_better_than_joint_points_in_four_columns(kind):
     assert wasserstein_distance(em.sample(500, random_state=0), fresh) > 1.3 * found["auto"]
 
 
+@pytest.mark.slow
 def test_a_curve_needs_joint_points():
     # The free score says so, and the search is one that scikit-learn has.
     X, fresh = make_half_circle(10_000, random_state=0), make_half_circle(500, random_state=1)

@@ -30,6 +30,7 @@ def learned(learner, kind, domain, shift, Y):
     return fitted, fitted.sample(40, random_state=0) - shift, scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("kind", [LaplaceMechanism, GaussianMechanism])
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)

@@ -82,6 +82,7 @@ def test_single_precision_keeps_answers(epsilon):
     assert (answers["grouping"].to_numpy().astype(np.float32) != answers["grouping"]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"n_init": 2}, {"early_stopping": True}], ids=str)
 def test_held_out_answers_choose(tiny, monkeypatch, options):
     parted, hold_out = [], _gan.hold_out
@@ -150,6 +151,7 @@ def test_transport_to_answers_is_refused(tiny, loss):
     assert not hasattr(gan, "generator_")
 
 
+@pytest.mark.slow
 def test_dependence_is_learned(tiny):
     """Jobs follow from levels; a generator that is not trained does not know."""
     mechanism = clone(MECHANISM).set_params(epsilon=8.0, always=["job", "level"]).fit()

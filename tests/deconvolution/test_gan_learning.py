@@ -49,6 +49,7 @@ def error(gan):
     return wasserstein_distance(gan.sample(400, random_state=0), raw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("loss", ["entropic", "likelihood"])
 def test_the_entropic_loss_removes_the_noise_and_the_baseline_does_not(noise, loss):
@@ -98,6 +99,7 @@ def test_score_improves_with_training(noise):
     assert gain.mean() > 5 * stats.sem(gain)
 
 
+@pytest.mark.slow
 def test_score_is_bounded_by_that_of_the_raw_law():
     # No generator explains the records better than their law does, up to the sampling error.
     gan, Y = learned("laplace"), released("laplace", 2)

@@ -143,6 +143,7 @@ DISC = Ball(1.0, n_features=2)
 CIRCLE = make_half_circle(1000, radius=0.7, random_state=0)
 
 
+@pytest.mark.slow
 def test_a_search_moves_the_mechanism_and_the_learner():
     pipeline = make_pipeline(
         LaplaceMechanism(domain=DISC, random_state=0),
@@ -247,6 +248,7 @@ def test_a_score_means_the_same_at_every_budget():
     assert np.ptp(likelihoods) > 1
 
 
+@pytest.mark.slow
 def test_likelihoods_of_what_each_candidate_privatizes_are_warned_of(tiny):
     mechanism = LaplaceMechanism(5.0, domain=BOX)
     for raw in (

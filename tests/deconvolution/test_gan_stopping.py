@@ -117,6 +117,7 @@ def test_stops_after_so_many_steps_without_a_gain(scores, patience, tol, expecte
     assert steps_until_stopped(scores, n_iter_no_change=patience, tol=tol) == expected
 
 
+@pytest.mark.slow
 def test_stopping_early_explains_new_records_better(tiny, monkeypatch):
     # Ten independent coins of few people: a long training learns pairs that are not there.
     schema = Schema({f"coin {i}": Ordinal([0, 1]) for i in range(10)})
@@ -192,6 +193,7 @@ def test_stops_where_records_are_seen_often(tiny, monkeypatch, n, options, expec
         assert not used
 
 
+@pytest.mark.slow
 def test_batch_normalization_is_scored_in_evaluation_mode(tiny, monkeypatch):
     mechanism = LaplaceMechanism(50.0, domain=Box(-1, 1, n_features=64), random_state=0)
     released = mechanism.fit_transform(np.random.default_rng(0).uniform(-1, 1, (30, 64)))

@@ -91,6 +91,7 @@ def test_columns_may_come_in_another_order(tiny, mechanism):
     assert list(other.sample(2).columns) == list(shuffled.columns)
 
 
+@pytest.mark.slow
 def test_learns_nulls_bins_and_categories(tiny):
     schema = Schema(
         {

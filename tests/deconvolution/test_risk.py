@@ -86,6 +86,7 @@ def test_exponent_is_twice_the_range_of_the_cost_for_randomized_response():
     assert excess_risk_bound(mechanism, 16) == pytest.approx(math.exp(3.4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [None, 4])
 def test_exponent_is_twice_the_range_of_the_cost_for_a_table(bins):
     mechanism = table(n_bins=bins)

@@ -46,6 +46,7 @@ class Law(BaseEstimator):
         return True
 
 
+@pytest.mark.slow
 def test_a_shrunk_law_in_fifty_columns():
     mechanism = LaplaceMechanism(1000.0, domain=WIDE, random_state=0).fit()
     laws = {spread: Law(mechanism, spread) for spread in (1.3, 1.0, 0.7)}

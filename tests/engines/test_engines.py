@@ -30,6 +30,7 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 FRAME = make_frame()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_parts", [1, 11])
 def test_sums_are_those_of_the_frame(make_table, n_parts):
     X = make_table(FRAME, n_parts)
@@ -80,6 +81,7 @@ def test_errors_of_workers_show_their_message_alone(make_table, kind):
     assert "secret" not in shown(caught.value)
 
 
+@pytest.mark.slow
 def test_an_error_that_the_engine_reports_shows_values(make_table):
     """The test above would catch one that is left to the engine."""
     with pytest.raises(Exception) as caught:  # noqa: B017, PT011
@@ -99,6 +101,7 @@ def test_errors_of_merges(make_table):
         map_reduce(total, fail_to_merge, make_table(FRAME, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["distributed", "spark", "ray"], indirect=True)
 def test_a_worker_that_dies_is_counted_once(make_table, tmp_path):
     # With the last part, so that it may take results of others with it.

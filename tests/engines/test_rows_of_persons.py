@@ -42,6 +42,7 @@ def parts(given):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [str, int])
 def test_engines_give_the_rows_of_frames(make_table, key):
     given = tables(key)

@@ -17,6 +17,7 @@ def table(spark):
     return spark.createDataFrame(rows, "`a.b` long, count long, person string").repartition(3)
 
 
+@pytest.mark.slow
 def test_names_may_hold_anything(spark):
     names = ["a.b", "a", "A`b", "", "count", "c1", "c0"]
     X = spark.createDataFrame([tuple(range(7))], [f"x{i}" for i in range(7)]).toDF(*names)
@@ -25,6 +26,7 @@ def test_names_may_hold_anything(spark):
     assert map_reduce(names_of_columns, union, X, names[::-2]) == {tuple(names[::-2])}
 
 
+@pytest.mark.slow
 def test_a_partition_that_comes_twice_is_refused(table, monkeypatch):
     """As it would be if both of two attempts at a task were taken."""
     np.testing.assert_array_equal(map_reduce(total, add, table, NUMBERS), total([FRAME]))

@@ -23,6 +23,7 @@ def is_an_api(found, gamma, alpha):
     return bool(far.any() and (found.least[far] + 3 * found.errors[far] >= gamma).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_points_of_a_domain_contract_as_the_lemma_says(d):
     ball, alpha = Ball(1.0, n_features=d), 0.2
@@ -39,6 +40,7 @@ def test_points_of_a_domain_contract_as_the_lemma_says(d):
     assert (still.gamma(), still.alpha(contraction_rate(d))) == (0.0, np.inf)
 
 
+@pytest.mark.slow
 def test_one_variation_by_hand():
     """On the line one of ±s halves a distance of 2 s, or leaves it: a quarter on average."""
 

@@ -176,6 +176,7 @@ def test_copies_that_all_round_to_none_leave_the_population(sampler_of, labelled
     assert not last.weights[12:].any()
 
 
+@pytest.mark.slow
 def test_the_practical_variant_draws_by_weight(sampler_of, labelled):
     seen = []
 

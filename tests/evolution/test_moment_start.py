@@ -80,6 +80,7 @@ def largest_changes(kind, monkeypatch):
     return largest
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_record_moves_the_moments_as_far_as_the_votes(kind, monkeypatch):
     largest = largest_changes(kind, monkeypatch)

@@ -74,6 +74,7 @@ def errors(n, **options):
     ]
 
 
+@pytest.mark.slow
 def test_a_start_in_the_wrong_place_is_left(monkeypatch):
     """The first candidates are all at the other side of the disc, 1.2 away on average."""
     start = StartsAt([-0.7, -0.7])

@@ -136,6 +136,7 @@ def test_draws_are_nearer_than_their_bound(n):
     assert 0.1 * sampling_bound(n, 1, 1.0) < found < sampling_bound(n, 1, 1.0)
 
 
+@pytest.mark.slow
 def test_a_run_stays_below_the_bound_with_the_contraction_of_its_interface():
     """Theorem G.1 where it says something: 1-D, little noise, a contraction that is measured."""
     line, n, n_samples, n_iter = Box(0, 1), 2000, 100, 8

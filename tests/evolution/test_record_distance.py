@@ -160,6 +160,7 @@ def changes_of_a_fit(kind, monkeypatch):
     return largest
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_record_moves_the_distance_at_most_as_far_as_the_votes(kind, monkeypatch):
     largest = changes_of_a_fit(kind, monkeypatch)
@@ -256,6 +257,7 @@ def covered(found, level):
     return (hits - n * level) / math.sqrt(n * level * (1 - level))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [evolved, on_grid])
 def test_bounds_hold_as_often_as_they_say(make):
     found = fits(make, 200)
@@ -271,6 +273,7 @@ def test_bounds_hold_as_often_as_they_say(make):
     assert covered(found, 0.75) < -4
 
 
+@pytest.mark.slow
 def test_bounds_by_votes_hold_more_often(monkeypatch):
     monkeypatch.setattr(_record_distance, "_MOST_PAIRS", 0)
     assert covered(fits(evolved, 60), 0.75) > 0

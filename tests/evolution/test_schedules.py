@@ -169,6 +169,7 @@ def test_annealed_settings_for_any_quantities(n, d, epsilon, delta):
         )
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(
     st.integers(1, 10**9), st.integers(1, 40), st.floats(1e-3, 50), st.floats(1e-10, 0.1), st.data()

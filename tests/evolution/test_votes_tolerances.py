@@ -98,6 +98,7 @@ def test_decision_in_float32_is_found(monkeypatch):
         check(*near_ties(), "l2", backend="torch")
 
 
+@pytest.mark.slow
 def test_precision_without_tolerance_is_found(monkeypatch):
     X, V = normal(1000, 16), normal(1000, 16, 1)
     V = np.concatenate((V, V + 1e-9 * normal(1000, 16, 2)))

@@ -72,6 +72,7 @@ def test_tables_differ_by_what_is_not_known():
     assert 0.8 < np.mean(ratios) < 1.15
 
 
+@pytest.mark.slow
 def test_rows_of_one_distribution_differ_by_chance_alone():
     sampler = fitted(seed=5)
     means = [table["x"].mean() for table in sample_tables(sampler, 60, random_state=0)]
@@ -119,6 +120,7 @@ def test_counts_that_chose_the_cells_are_left_out():
     assert abs(found["coarse"] - found["none"]) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(
     reason="Of 100 other fits the intervals of level 0.95 hold 81, and held 85 before single "
     "columns had more of the budget: errors beside the noise are not in them.",

@@ -67,6 +67,7 @@ def sampler():
     return fitted()
 
 
+@pytest.mark.slow
 def test_estimates_are_those_of_the_bootstrap(sampler):
     seen = []
 
@@ -88,6 +89,7 @@ def test_estimates_are_those_of_the_bootstrap(sampler):
     assert_allclose(found["estimate"] - found["low"], half)
 
 
+@pytest.mark.slow
 def test_refits_charge_nothing_and_leave_the_sampler_alone(tmp_path):
     cap = {"dataset": "panel", "epsilon": 9, "delta": 1e-3, "unit": "id"}
     ledger = PrivacyLedger.create(tmp_path / "ledger.json", **cap)
@@ -99,6 +101,7 @@ def test_refits_charge_nothing_and_leave_the_sampler_alone(tmp_path):
     assert vars(sampler) == before
 
 
+@pytest.mark.slow
 def test_numbers_and_arrays_have_positions(sampler):
     options = {"n_refits": 2, "n_samples": 50}
     assert estimate_by_refits(sampler, len, **options).index.tolist() == [0]

@@ -74,6 +74,7 @@ def test_composing_profiles_until_the_cap_is_crossed_is_no_guarantee():
     assert exact > 1.2 * DELTA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "renyi"])
 def test_the_filters_hold_in_the_same_game(kind, tmp_path):
     """Whatever either kind of second step the ledger still allows, their best mix fits the cap."""
@@ -162,6 +163,7 @@ def test_failures_and_noise_are_within_the_cap_together(kind, tmp_path):
         assert failure + (1 - failure) * gaussian_delta(EPSILON, alone) > 1.09 * DELTA
 
 
+@pytest.mark.slow
 def test_the_gaussian_filter_loses_nothing_on_counts_and_renyi_wins_on_answers(tmp_path):
     def number(kind, release):
         name = f"{kind}-{release[0]}.ledger"
@@ -278,6 +280,7 @@ def test_pure_charges_after_others_count_in_the_filter(kind, tmp_path):
     assert exact > 1.1 * DELTA
 
 
+@pytest.mark.slow
 def test_whichever_condition_an_outcome_ends_in_both_together_hold_the_cap(tmp_path):
     """A pure answer, and by its value an answer that exhausts ε, or counts that exhaust δ."""
     cap = {"dataset": "game", "epsilon": EPSILON, "delta": DELTA}

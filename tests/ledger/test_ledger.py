@@ -264,6 +264,7 @@ def test_a_full_disk_is_an_error_that_says_so_and_nothing_is_charged(path, ledge
     assert rows(path) == ["a fit", "another"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no limits of processes")
 def test_a_write_that_fails_half_way_leaves_the_ledger_as_it_was(path, ledger):
     """A limit of the size of files stops SQLite while it writes; a rollback fails as well."""

@@ -50,6 +50,7 @@ def hammer(ledger):
     raise AssertionError("never refused")
 
 
+@pytest.mark.slow
 def test_processes_share_one_cap(tmp_path):
     alone = PrivacyLedger.create(tmp_path / "alone.ledger", **CAP)
     ledger = PrivacyLedger.create(tmp_path / "shared.ledger", **CAP)
@@ -76,6 +77,7 @@ def drawn_and_booked(path, code, seconds):
     return os.path.getsize(f"{path}.drawn"), len(rows(ledger.path))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
 def test_a_killed_process_never_drew_more_than_is_booked(tmp_path):
     for turn, seconds in enumerate((0.0, 0.0134, 0.0271)):
@@ -83,6 +85,7 @@ def test_a_killed_process_never_drew_more_than_is_booked(tmp_path):
         assert 3 <= drawn <= booked <= drawn + 1
 
 
+@pytest.mark.slow
 def test_a_process_that_draws_first_would_be_caught(tmp_path):
     """Refused where others wait for a lock, it has drawn what it did not book."""
     import sqlite3

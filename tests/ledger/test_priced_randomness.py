@@ -306,6 +306,7 @@ def numbers_of_runs(n_fits=12, **entropy):
     return seen
 
 
+@pytest.mark.slow
 def test_numbers_of_runs_are_fresh_and_of_the_source_of_the_noise(monkeypatch):
     # Twelve draws of a Poisson number of mean 8 agree with a probability below 1e-9.
     assert len(set(numbers_of_runs(others=7))) > 1

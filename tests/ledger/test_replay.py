@@ -138,6 +138,7 @@ def shows_a_loser(seed, tmp_path):
     return bool(differences(seen(first, tmp_path), seen(second, tmp_path)))
 
 
+@pytest.mark.slow
 def test_nothing_of_a_loser_shows(tmp_path, monkeypatch):
     seeds = range(3)
     assert not any(shows_a_loser(seed, tmp_path) for seed in seeds)

@@ -41,6 +41,7 @@ def search(ledger, **words):
     return GridSearchCV(sampler, grid, cv=5, scoring=closeness, **words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize("as_path", [False, True])
 def test_twenty_fits_and_the_last_one_are_charged(ledger, n_jobs, as_path):
@@ -56,6 +57,7 @@ def test_twenty_fits_and_the_last_one_are_charged(ledger, n_jobs, as_path):
     assert found.estimator.ledger == (book.path if as_path else book)
 
 
+@pytest.mark.slow
 def test_a_cap_stops_a_search_at_once_or_lets_no_other_fit_through(ledger):
     book = ledger(0.3)
     with pytest.raises(BudgetExceededError):

@@ -100,6 +100,7 @@ def test_no_central_estimator_with_a_score_is_left_out():
     assert with_score - LOCAL - {"PrivateSearchCV"} == checked
 
 
+@pytest.mark.slow
 def test_searches_on_raw_scores_warn_and_a_search_that_pays_does_not():
     sampler = CASES["sliced measures"].estimator
     with pytest.warns(UnpaidScoreWarning, match="Use PrivateSearchCV"):
@@ -133,6 +134,7 @@ def spent(path, delta):
     return brentq(excess, 0, 50)
 
 
+@pytest.mark.slow
 def test_the_report_of_a_fit_states_all_charges_of_its_ledger(tmp_path):
     path = tmp_path / "a.ledger"
     cap = {"dataset": "clinic <b>", "epsilon": 50.0, "delta": 1e-4}

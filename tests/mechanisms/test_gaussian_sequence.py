@@ -59,6 +59,7 @@ def test_shares_are_of_the_inverse_variance():
     assert mechanism.n_releases == 3
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(
     st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=30),

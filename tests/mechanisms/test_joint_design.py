@@ -181,6 +181,7 @@ def test_columns_of_always_and_of_large_weight_are_learned_better():
         assert other.loc["a", "b"] > plain.loc["a", "b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_wide_tables(epsilon):
     schema = Schema({f"c{i:02}": Categorical(range(2 + i % 9)) for i in range(100)})

@@ -221,6 +221,7 @@ def audited_epsilon(fitted, n=30_000, confidence=1 - 1e-6):
     return math.log(at_least / at_most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_asked", [2, "auto"])
 def test_an_audit_from_outside(monkeypatch, n_asked):
     fitted = mechanism(1.0, n_asked=n_asked, random_state=0)

@@ -84,6 +84,7 @@ def test_answers_come_back_from_files(tmp_path, kind, epsilon):
     np.testing.assert_array_equal(fitted.encode_release(shuffled), fitted.encode_release(Y))
 
 
+@pytest.mark.slow
 def test_one_record_at_a_time():
     fitted, n, record = mechanism(1.0, always=["a"], n_asked=1), 300, 17
     source = KeySource(3)

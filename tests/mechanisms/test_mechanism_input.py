@@ -161,6 +161,7 @@ def test_no_noise(kind):
         mechanism.log_likelihood(torch.zeros(1, 2), torch.zeros(1, 2))
 
 
+@pytest.mark.slow
 @reproducibly
 @given(
     st.sampled_from(ADDITIVE),

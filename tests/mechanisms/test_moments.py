@@ -132,6 +132,7 @@ def biased(mechanism):
     return Biased(**mechanism.get_params())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if name != "sharp"])
 def test_moments_are_estimated_without_bias(name):
     mechanism, records, expected = CASES[name]

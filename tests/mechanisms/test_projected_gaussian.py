@@ -42,6 +42,7 @@ def keeps_to_the_budget(noise_scale, stratum, law):
     return 0.999 * BUDGET["epsilon"] < spent <= BUDGET["epsilon"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stratum", [SAMPLED, WHOLE])
 @pytest.mark.parametrize("law", [CONSTANT, CUT, SMALL, INDEPENDENT], ids=str)
 def test_the_price_is_that_of_the_law(stratum, law):
@@ -76,6 +77,7 @@ def test_whole_blocks_are_as_many_releases_of_the_records(stratum):
     assert plain < other < math.sqrt(2) * plain
 
 
+@pytest.mark.slow
 def test_the_worst_stratum_is_found_under_the_law():
     strata = [Stratum(400, 20, 0.7), Stratum(400, 20, 0.5), Stratum(100, 3, 2.0)]
     mechanism = StratifiedGaussianMechanism(strata, projections=SMALL, **BUDGET)
@@ -245,6 +247,7 @@ def samples_as_stated(noise):
     return abs(np.concatenate(deviations)).max() < 5.5 * math.sqrt(n_releases)
 
 
+@pytest.mark.slow
 def test_batches_of_a_chunk_are_drawn_as_priced():
     assert samples_as_stated(noise_source(3))
     for broken in (WithReplacement, OneRowForAll, Neighbours, OneDrawForAllStrata):
@@ -281,6 +284,7 @@ def comes_in_random_order(noise, portion):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("portion", "broken"), [(None, SortedBatches), (20, SortedChunks)])
 def test_a_batch_is_in_random_order(portion, broken):
     assert comes_in_random_order(noise_source(5), portion)

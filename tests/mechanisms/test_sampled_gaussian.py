@@ -259,6 +259,7 @@ def samples_as_stated(noise):
     return abs(np.concatenate(deviations)).max() < 5 * math.sqrt(n_releases)
 
 
+@pytest.mark.slow
 def test_batches_are_drawn_as_priced():
     assert samples_as_stated(noise_source(3))
     for broken in (WithReplacement, FixedBatch, OneStartForAll):
@@ -442,6 +443,7 @@ def test_a_stratum_that_changes_nothing_costs_nothing(rate):
     assert 0.99 < mechanism.epsilons()[0] <= 1.0
 
 
+@pytest.mark.slow
 def test_costs_of_projections_are_by_their_law():
     strata = [Stratum(400, 40, 2.0), Stratum(100, 10, 1.0)]
     plan = {"epsilon": 1.0, "delta": 1e-4, "n_releases": 5}

@@ -62,6 +62,7 @@ def has_the_stated_law(kind, count):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_it_is_the_exponential_mechanism_one_draw_for_several(count):
     assert has_the_stated_law(SelectionRun, count)

@@ -224,6 +224,7 @@ def selects_what_it_states(kind):
     return True
 
 
+@pytest.mark.slow
 def test_a_selection_has_the_noise_that_is_stated():
     assert selects_what_it_states(GaussianSequenceRun)
     for broken in (HalfTheNoise, GaussianNoise):
@@ -327,6 +328,7 @@ def test_the_report_states_the_grid_of_the_composition():
         assert gridless.report_fields()["discretization"] is None
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=8)
 @given(
     st.lists(st.floats(1e-2, 1e2), min_size=1, max_size=8),

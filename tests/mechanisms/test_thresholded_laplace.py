@@ -135,6 +135,7 @@ def test_the_noise_against_another_accountant(epsilon, delta, n_releases):
     assert scale <= 2 * n_releases / epsilon
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=4)
 @given(st.floats(0.01, 20), st.floats(1e-10, 0.5), st.integers(1, 20))
 def test_calibration_is_monotone(epsilon, delta, n_releases):

@@ -93,6 +93,7 @@ def test_a_linear_coefficient_is_that_of_least_squares():
     assert result["n_coefficients"] == 2
 
 
+@pytest.mark.slow
 def test_intervals_of_two_samples_overlap_as_often_as_they_should():
     # Two estimates with one standard error differ by N(0, 2) of them.
     results = [

@@ -102,6 +102,7 @@ def test_a_constant_correlates_with_nothing(column):
     assert (result[changed] > 0).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(n=st.integers(1, 40), m=st.integers(1, 40), seed=st.integers(0, 99))
 def test_is_symmetric_and_bounded_and_zero_for_a_shuffle(n, m, seed):

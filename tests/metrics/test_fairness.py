@@ -37,6 +37,7 @@ def fold(ratio):
 # fairlearn, where it has the same measure
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(rows=st.integers(2, 4).flatmap(records))
 def test_disparate_impact_agrees_with_fairlearn(rows):
@@ -47,6 +48,7 @@ def test_disparate_impact_agrees_with_fairlearn(rows):
     assert fold(value) == pytest.approx(expected, nan_ok=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(rows=st.integers(2, 3).flatmap(records))
 def test_equalized_odds_agree_with_fairlearn(rows):
@@ -137,6 +139,7 @@ def test_equalized_odds_of_several_labels_follow_one_event():
     assert ratios.to_dict() == {"u": 0.5, "v": 2.0, "w": 0.0}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(rows=records(3), order=st.randoms(use_true_random=False))
 def test_order_of_samples_and_names_do_not_matter(rows, order):

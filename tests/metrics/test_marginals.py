@@ -224,6 +224,7 @@ def test_labels_by_the_thousand_do_not_take_a_cell_each():
     np.testing.assert_allclose(result, 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_a_subset_of_the_groups_is_fixed_by_the_seed_and_in_order(order):
     real, synthetic = labels(50, 0), labels(60, 1)

@@ -87,6 +87,7 @@ def test_orders_keys_and_copies_of_persons_do_not_matter():
     np.testing.assert_allclose(result, 0, atol=1e-12)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 6), st.integers(1, 12))
 def test_distances_are_in_the_unit_interval_and_do_not_depend_on_orders(seed, n, size, n_bins):

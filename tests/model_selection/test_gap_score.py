@@ -204,6 +204,7 @@ def test_what_has_no_bound_is_refused_before_the_charge(
     assert not ledger.report().charges
 
 
+@pytest.mark.slow
 def test_public_rows_are_compared_for_any_estimator():
     model = FrozenEstimator(LogisticRegression().fit(X, Y))
     search = PrivateSearchCV(

@@ -72,6 +72,7 @@ def test_the_plan_is_what_a_fit_states(n_runs):
     assert "PrivateSearchCV(NoisyThreshold): best of a random number of fits" in str(plan)
 
 
+@pytest.mark.slow
 def test_public_rows_score_without_noise_and_leave_all_records_to_train():
     NoisyThreshold.fits.clear()
     search = PrivateSearchCV(NoisyThreshold(), CUTS, n_runs=20, random_state=0)
@@ -88,6 +89,7 @@ def test_public_rows_score_without_noise_and_leave_all_records_to_train():
         search.fit(X, y)
 
 
+@pytest.mark.slow
 def test_generators_are_searched_with_a_utility_scorer():
     frame = table()
     search = PrivateSearchCV(
@@ -145,6 +147,7 @@ def test_without_noise():
     assert search.best_estimator_.mean_ == search.best_estimator_.mean_
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_search_of_the_same_records_and_no_other():
     def found(records, **settings):
         search = PrivateSearchCV(
@@ -271,6 +274,7 @@ def test_a_delta_that_pays_for_a_record_is_said():
         PrivateSearchCV(NoisyThreshold(), CUTS, delta=1e-2).plan(400)
 
 
+@pytest.mark.slow
 def test_estimators_of_the_package_are_searched():
     frame = table(600)
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
@@ -294,6 +298,7 @@ def test_chunks_are_refused():
         PrivateSearchCV(NoisyThreshold(), CUTS).fit(iter([pd.DataFrame(X)]), y)
 
 
+@pytest.mark.slow
 def test_an_epsilon_that_is_no_budget_is_left_alone():
     """That of HuberRegressor is a width of at least 1, and is not drawn down to a budget."""
     rand = load_rand_health()
@@ -310,6 +315,7 @@ def test_an_epsilon_that_is_no_budget_is_left_alone():
     assert search.best_estimator_.sampler.epsilon < 0.5
 
 
+@pytest.mark.slow
 def test_records_may_have_some_columns_of_a_schema():
     rand = load_rand_health()
     rows = rand.frame[:4000]

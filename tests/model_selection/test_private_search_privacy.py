@@ -141,6 +141,7 @@ def test_a_person_weighs_the_same_in_a_score_however_many_rows_there_are():
         assert (rows / len(scored) > 1.5 / 60) == (rows == 50)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
 def test_persons_may_be_named_by_an_identifier_of_the_schema():
     schema = Schema(

@@ -77,6 +77,7 @@ def new_ledger(folder):
     return PrivacyLedger.create(folder / "ledger", dataset="toy", epsilon=3.0, delta=1e-3)
 
 
+@pytest.mark.slow
 def test_the_plan_is_what_a_fit_states(tmp_path):
     ledger = new_ledger(tmp_path)
     search = PrivateSearchCV(watched(), ALPHAS, n_runs=2, ledger=ledger)
@@ -93,6 +94,7 @@ def test_the_plan_is_what_a_fit_states(tmp_path):
     assert search.best_estimator_.privacy_ == report
 
 
+@pytest.mark.slow
 def test_each_run_gets_the_groups_of_its_records(seen, five):
     PrivateSearchCV(watched(), ALPHAS).fit(X, Y, sensitive_features=SIDE)
     assert len(seen) == 5
@@ -108,6 +110,7 @@ def test_each_run_gets_the_groups_of_its_records(seen, five):
     assert len({scored.tobytes() for *_, scored in seen}) == 1
 
 
+@pytest.mark.slow
 def test_each_fit_costs_what_a_run_may_and_hardly_less(seen, five):
     search = PrivateSearchCV(watched(), ALPHAS).fit(X, Y, sensitive_features=SIDE)
     run = calibrate_runs(1.0, 1e-5, PoissonRuns(10)).run
@@ -144,6 +147,7 @@ def test_a_replaced_record_of_a_group_moves_no_other_to_another_part():
     assert split_of(moved) - {tuple(X[7])} != first - {tuple(X[7])}
 
 
+@pytest.mark.slow
 def test_groups_of_persons_are_split_by_persons(seen, five):
     frame = pd.DataFrame(
         np.repeat(X[:200], 2, axis=0), columns=[f"x{i}" for i in range(X.shape[1])]
@@ -179,6 +183,7 @@ def test_estimators_that_protect_groups_split_without_them():
         search.plan(len(X), X.shape[1], group_sizes=SIZES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["demographic_parity", "equalized_odds"])
 def test_a_penalty_that_protects_groups_is_searched_without_their_sizes(seen, five, penalty):
     moved, parts = SIDE.copy(), []
@@ -195,6 +200,7 @@ def test_a_penalty_that_protects_groups_is_searched_without_their_sizes(seen, fi
         search.plan(len(X), X.shape[1], group_sizes=SIZES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "grid", "protects"),
     [
@@ -215,6 +221,7 @@ def test_candidates_protect_what_the_estimator_protects(seen, estimator, grid, p
     assert alone == {True, False}
 
 
+@pytest.mark.slow
 def test_a_step_that_is_replaced_protects_what_the_estimator_protects(seen):
     steps = [("scale", Binarizer(threshold=-9)), ("learn", watched(max_gap=0.1))]
     pipeline = Pipeline(steps)
@@ -229,6 +236,7 @@ def test_a_step_that_is_replaced_protects_what_the_estimator_protects(seen):
     assert {fit.privacy_.shared for fit in fits} == {()}
 
 
+@pytest.mark.slow
 def test_public_rows_are_scored_with_their_groups():
     public = make_biased_labels(200, random_state=1)
     grid = {"min_ratio": [0.2, 1.0]}
@@ -256,6 +264,7 @@ def test_public_rows_are_scored_with_their_groups():
         )
 
 
+@pytest.mark.slow
 def test_the_penalty_of_a_candidate_is_that_of_its_groups(monkeypatch):
     """With a large weight and no noise decisions are alike; without groups they are not."""
     monkeypatch.setattr(PoissonRuns, "draw", lambda self, noise: 1)
@@ -300,6 +309,7 @@ def test_what_would_compare_no_groups_is_refused_before_the_charge(
     assert not hasattr(search, "privacy_")
 
 
+@pytest.mark.slow
 def test_a_small_group_keeps_a_record_to_train_on(seen, five):
     side = np.zeros(len(X), dtype=int)
     side[:2] = 1
@@ -352,6 +362,7 @@ def last_of(estimator):
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_pipeline", [False, True])
 @pytest.mark.parametrize("of_pipeline", [False, True])
 def test_a_search_over_shares_and_parameters_within_is_one_charge(
@@ -443,6 +454,7 @@ def test_a_nested_budget_is_refused_before_the_charge(tmp_path, five, inner, gri
     assert not ledger.report().charges
 
 
+@pytest.mark.slow
 def test_a_search_over_some_columns_of_a_schema(five):
     rand = load_rand_health()
     rows = rand.frame[:4000]

@@ -155,6 +155,7 @@ def by_rows(tables, rng):
     return [{n: t[sides[n] == side] for n, t in tables.items()} for side in (False, True)]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(tangled())
 def test_all_rows_of_a_person_are_in_one_part(tables):
@@ -203,6 +204,7 @@ def parts_of_a_search(tables, estimator):
     return parts["train"], parts["score"]
 
 
+@pytest.mark.slow
 def test_a_person_trains_or_scores(monkeypatch):
     tables = tree()
     training, scored = parts_of_a_search(tables, sampler())
@@ -219,6 +221,7 @@ def test_a_person_trains_or_scores(monkeypatch):
     assert not is_by_person(tables, parts_of_a_search(tables, sampler()))
 
 
+@pytest.mark.slow
 def test_a_person_of_a_panel_trains_or_scores():
     training, scored = parts_of_a_search(panel(), sampler(PANEL))
     assert not {*training["who"]} & {*scored["who"]}
@@ -253,6 +256,7 @@ def largest_change(score, tables):
     return N * (max(scores) - min(scores))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::sklearn_dpgen.exceptions.UnpaidScoreWarning")
 def test_a_score_changes_by_at_most_one_over_the_number_of_persons():
     fitted = sampler(epsilon=np.inf, max_iter=5).fit(tree())
@@ -271,6 +275,7 @@ def test_a_score_changes_by_at_most_one_over_the_number_of_persons():
     assert largest_change(fitted.score, few) > 2
 
 
+@pytest.mark.slow
 def test_the_score_of_a_search_is_the_score_of_the_sampler():
     fitted = sampler(epsilon=np.inf, max_iter=5).fit(tree())
     # Persons who all have rows in all tables have no missing cells.
@@ -283,6 +288,7 @@ def test_the_score_of_a_search_is_the_score_of_the_sampler():
     assert everybody._bounded_score(tables) > fitted._bounded_score(tables) + 0.1
 
 
+@pytest.mark.slow
 def test_a_search_is_paid_for_as_planned(tmp_path):
     ledger = PrivacyLedger.create(
         tmp_path / "a", dataset="v", epsilon=9.0, delta=1e-3, unit="person"
@@ -302,6 +308,7 @@ def test_a_search_is_paid_for_as_planned(tmp_path):
         assert -1 <= found.score(tree()) <= 0
 
 
+@pytest.mark.slow
 def test_public_tables_score_without_noise():
     found = search(sampler()).fit(tree(), X_val=tree())
     assert found.privacy_ == found.plan(N, public_scores=True)
@@ -362,6 +369,7 @@ def test_labels_are_refused():
         search(sampler()).fit(tree(), np.zeros(N))
 
 
+@pytest.mark.slow
 def test_polars_frames_are_split():
     polars = pytest.importorskip("polars")
     found = search(sampler()).fit({name: polars.from_pandas(t) for name, t in tree().items()})
@@ -383,12 +391,14 @@ def who_scores(tables, random_state=None):
     return found
 
 
+@pytest.mark.slow
 def test_who_scores_is_drawn(monkeypatch):
     assert who_scores(tree()) != who_scores(tree())
     monkeypatch.setattr(NoiseSource, "choice", lambda self, n, size: np.arange(size))
     assert who_scores(tree()) == who_scores(tree())
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_search_of_the_same_tables_and_no_other(monkeypatch):
     other = tree()
     other["stays"].loc[3, "cost"] = 8.5

@@ -138,6 +138,7 @@ def test_persons_are_not_in_a_pipeline():
         search.fit(FRAME.assign(who=np.arange(400)), LABELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("kind", ["penalty", "map"])
 def test_groups_go_to_the_last_step(monkeypatch, kind, routing):

@@ -36,6 +36,7 @@ def test_better_rows_score_more():
     assert scores[2] < 0.85
 
 
+@pytest.mark.slow
 def test_a_grid_search_selects_by_it():
     grid = GridSearchCV(
         TwoColumns(),

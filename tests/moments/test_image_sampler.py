@@ -190,6 +190,7 @@ def test_a_search_over_parameters():
 # The releases.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["public", "private"])
 def test_no_image_moves_the_first_release_by_more_than_is_priced(labels, monkeypatch):
     seen = []

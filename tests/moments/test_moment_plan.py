@@ -63,6 +63,7 @@ def test_the_plan_is_what_the_fit_says(case, kind):
     assert is_other == (plan != build(case, kind).plan(2 * N, records.shape[1], **sizes))
 
 
+@pytest.mark.slow
 def test_the_precision_is_that_of_the_means():
     """Means of records that fill their ball, over many seeds, against what is said of them."""
     ball = Ball(2.0, n_features=3)

@@ -102,6 +102,7 @@ def largest_changes(kind, monkeypatch):
     return largest
 
 
+@pytest.mark.slow
 @every_kind
 def test_one_record_moves_the_releases_by_what_is_priced(kind, monkeypatch):
     changes = largest_changes(kind, monkeypatch)
@@ -109,6 +110,7 @@ def test_one_record_moves_the_releases_by_what_is_priced(kind, monkeypatch):
     assert (changes > 1 - 1e-3).all()
 
 
+@pytest.mark.slow
 @every_kind
 def test_records_that_are_not_clipped_are_caught(kind, monkeypatch):
     monkeypatch.setattr(Domain, "project", lambda self, X: X)
@@ -124,6 +126,7 @@ def test_records_that_are_not_clipped_are_caught(kind, monkeypatch):
     assert (largest_changes(kind, monkeypatch) > 3).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", [0.5, 9.0])
 def test_a_radius_of_another_ball_is_caught(radius, monkeypatch):
     other = Ball(radius, center=BALL.center)

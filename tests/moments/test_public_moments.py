@@ -272,6 +272,7 @@ def mean_errors(public):
     return np.mean(errors, axis=0)
 
 
+@pytest.mark.slow
 def test_right_public_records_help_and_wrong_ones_hardly_harm():
     rows, labels = people(4000, 99)
     alone, right = mean_errors(None), mean_errors((rows, labels))

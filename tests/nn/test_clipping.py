@@ -234,6 +234,7 @@ MODULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_sensitivity_holds_and_is_attained(name):
     module = MODULES[name]().double()

@@ -151,6 +151,7 @@ DPSlicedWassersteinGenerator(domain=Box(-3, 3, n_features=3), **few).fit(X)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_first_fit_imports_no_compiler(broken):
     script = FIRST_FIT + "torch = sys.modules['torch']\n"

@@ -63,6 +63,7 @@ def test_marginals_before_convergence():
     torch.testing.assert_close(plan.sum(0), torch.full_like(result.g, 1 / 30))
 
 
+@pytest.mark.slow
 def test_float32_with_a_spread_beyond_the_range_of_the_kernel():
     X, Y = points(50, dtype=torch.float32), points(40, seed=1, dtype=torch.float32)
     options = {"reg": 0.01, "tol": 1e-4, "n_iter": 5000}
@@ -87,6 +88,7 @@ def test_gradient_same_as_dense(weighted):
     torch.testing.assert_close(gradient, expected)
 
 
+@pytest.mark.slow
 def test_gradcheck():
     X, Y = points(5).requires_grad_(), points(4, seed=1)
 

@@ -154,6 +154,7 @@ def test_a_grid_has_room_for_the_smoothing(radius, scale):
     assert (smoothing > radius * scale * (1 + 1e-9)) == (scale < 1 / 11)
 
 
+@pytest.mark.slow
 def test_points_follow_the_gradient_to_the_law():
     scale, target = 0.5, np.array([-0.8, -0.7, 0.1, 0.9])
     lines = lines_of(target, scale)

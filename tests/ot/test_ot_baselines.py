@@ -44,6 +44,7 @@ def test_wasserstein_gradient(p):
     assert torch.autograd.gradcheck(lambda x, y: wasserstein_loss(x, y, p), (X, Y))
 
 
+@pytest.mark.slow
 def test_wasserstein_of_many_points_and_of_float32():
     X = points(1500).float()
     shift = torch.tensor([2.0, -1.0])

@@ -91,6 +91,7 @@ def check_many(files, tmp_path, n):
     assert 0 < n_valid < 0.2 * n
 
 
+@pytest.mark.slow
 def test_two_hostile_files_of_each_kind_and_estimator(files, tmp_path):
     check_many(files, tmp_path, 2 * len(KINDS) * len(NAMES))
 
@@ -171,6 +172,7 @@ def test_what_is_small_in_a_file_is_not_large_in_memory(bomb, files, tmp_path):
         holder[key] = kept
 
 
+@pytest.mark.slow
 def test_a_long_list_of_numbers_is_counted(files, tmp_path):
     document, tensors = split(files["images of classes"])
     document["model"]["fields"]["loss_curve_"] = {"list": {"array": "long"}}
@@ -252,6 +254,7 @@ with watched(*PATHS) as seen:
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_run_imported_or_written(files, tmp_path):
     paths = []
     for name in NAMES:

@@ -121,6 +121,7 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_file_never_imports_it(path, folder):
     """Its module is on the path, and its name is in the file: somebody else must import it."""
     code = f"""
@@ -161,6 +162,7 @@ def test_bases_that_declare_a_part_are_not_estimators_of_a_file(name, tmp_path):
         sklearn_dpgen.load(tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_files_are_opened_before_anything_else_is_imported():
     # Of one with PyTorch and one without; that all names have their modules is tested below.
     names = ("network", "tables")

@@ -66,6 +66,7 @@ def found_secrets(texts):
 
 
 # Each reads the same attributes of all: some stand for the others.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CENTRAL[::3])
 def test_pages_hold_no_record_id_seed_or_ledger(name, tmp_path):
     assert found_secrets(pages_of(with_secrets(name, tmp_path))) == set()
@@ -79,6 +80,7 @@ def test_a_page_that_holds_a_secret_is_caught(tmp_path, monkeypatch):
     assert str(SECRET_SEED) in found_secrets(pages_of(estimator))
 
 
+@pytest.mark.slow
 def test_predictors_have_a_certificate_alone():
     for name in ("synthetic classifier", "barycenter classifier"):
         case = CASES[name]

@@ -127,6 +127,7 @@ def test_a_predictor_that_ignores_the_group_cannot_be_told_apart_from_itself():
     assert model.strength_ < 0.2
 
 
+@pytest.mark.slow
 def test_groups_that_noise_cannot_tell_apart_are_left_as_they_are():
     alike = np.arange(len(X)) % 2
     makers = (

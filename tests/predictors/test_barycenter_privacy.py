@@ -229,6 +229,7 @@ def test_counts_have_the_noise_of_the_relation(kind, sensitivity, released, monk
     assert spent() > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 def test_a_removed_record_changes_each_release_by_one_at_most(released, monkeypatch):
     fit = signed(AddedSign, n=60)
@@ -282,6 +283,7 @@ def test_reports_are_kept_whole(loans, sampler):
     assert math.isinf(public.privacy_.epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 def test_the_fit_of_an_estimator_of_groups_is_paid_for(loans, sampler, released):
     schema = Schema({**loans.schema, "group": Categorical(["a", "b"])})
@@ -342,6 +344,7 @@ def test_nothing_but_releases_tells_of_the_records(kind, epsilon, forced):
         np.testing.assert_array_equal(value, states[1][name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_releases_of_the_whole_compose_to_its_price(loans, sampler, released):
     learner = SyntheticDataClassifier(
         TableSampler(schema=loans.schema, marginals="auto", target="paid"),
@@ -361,6 +364,7 @@ def test_releases_of_the_whole_compose_to_its_price(loans, sampler, released):
     assert len(model.privacy_.releases) == 2 + (n_selections > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 def test_selections_of_a_fit_are_paid_for():
     rng = np.random.default_rng(0)

@@ -76,6 +76,7 @@ def fitted(model, loans):
     return model.fit(X, y, sensitive_features=loans.group)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_budget_moves_all(kind, loans, sampler, tmp_path):
     """Nested fits get the share of any budget, and the ledger is charged with the whole."""
@@ -222,6 +223,7 @@ def test_a_share_is_between_0_and_1(share):
         BarycenterClassifier(Sign(), epsilon_share=share).plan(3000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_pipeline", [False, True])
 def test_a_search_over_epsilon_moves_all(loans, sampler, in_pipeline):
     model = model_of("synthetic", loans, sampler)

@@ -236,6 +236,7 @@ def distances_after(make, gap, seeds, n=3000, noise_scale=10.0):
     return np.array(found).T
 
 
+@pytest.mark.slow
 def test_groups_that_are_alike_are_not_moved():
     before, after, moved = distances_after(maps_of_halves, 0.0, 200)
     # Two tests of a difference, one of them one-sided, at 5 percent each: at most 7.5 percent.
@@ -248,6 +249,7 @@ def test_groups_that_are_alike_are_not_moved():
     assert np.mean(after) > np.mean(before) + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.01, 0.03, 0.05])
 def test_groups_are_not_less_alike_than_before(gap):
     before, after, _ = distances_after(maps_of_halves, gap, 60)
@@ -315,6 +317,7 @@ def coverage(noise_scale, stated, n=60, repeats=2000):
     return held / repeats
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_mean_of_the_population():
     assert coverage(8.0, 8.0) > 0.95 - 5 * np.sqrt(0.95 * 0.05 / 2000)
     assert coverage(8.0, 8.0) < 0.99

@@ -135,6 +135,7 @@ def test_without_groups_nothing_is_paid_for_those(loans, sampler):
         assert model.fit(loans.X, loans.y).privacy_ == report
 
 
+@pytest.mark.slow
 def test_a_regressor_plans(loans, sampler):
     learner = SyntheticDataRegressor(sampler("rate"), n_samples=500, n_draws=1)
     model = BarycenterRegressor(learner, y_domain=(0, 12), delta=1e-5)

@@ -83,6 +83,7 @@ def columns(*names):
 # Numbers.
 
 
+@pytest.mark.slow
 @quick
 @given(columns(), st.sampled_from(list(INTEGERS)), st.data())
 def test_integers_of_any_width(column, kind, data):
@@ -226,6 +227,7 @@ def test_texts_of_any_type(column, kind, values):
         check(column, pd.DataFrame({"x": pd.Series(values, dtype=dtype)}), values)
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.lists(st.sampled_from(["a", "b", "NA", "unknown", None]), min_size=1, max_size=5),
@@ -302,6 +304,7 @@ def test_days(column, values):
         check(column, pa.array(values, type=kind))
 
 
+@pytest.mark.slow
 def test_days_of_centuries():
     column = bin_column("x", Datetime("1700-01-01", "2262-01-01"), 50)
     coder = RecordCoder({"x": column})

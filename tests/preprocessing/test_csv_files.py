@@ -75,6 +75,7 @@ def test_files_of_several_blocks(tmp_path, monkeypatch, seed):
     assert rows_of(path) == rows
 
 
+@pytest.mark.slow
 def test_a_block_that_ends_at_any_line_break_cuts_a_record(tmp_path):
     """The negative twin, of most such files: in some, each block happens to end with a record."""
     cut = 0
@@ -125,6 +126,7 @@ TYPED = {"x": Categorical(["1", "01", "a"]), "note": None}
 NOTES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80, derandomize=True)
 @given(
     st.lists(st.tuples(st.sampled_from(["1", "01"]), NOTES), min_size=2, max_size=6),

@@ -93,6 +93,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @given(tables(), st.data(), st.integers(2, 40))
 @quick
 def test_a_table_that_fits_has_the_codes_of_private_records(frame, data, n_bins):
@@ -123,6 +124,7 @@ def test_a_table_that_fits_has_the_codes_of_private_records(frame, data, n_bins)
     assert_array_equal(again[:, :-1], expected)
 
 
+@pytest.mark.slow
 @given(tables())
 @quick
 def test_finer_and_coarser_bins_are_those_of_private_records(frame):
@@ -355,6 +357,7 @@ def test_intervals_of_pandas(kind, form, tmp_path):
             assert value.year == interval
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(-20, 120), st.integers(0, 60), st.sampled_from(["both", "left"])),

@@ -71,6 +71,7 @@ def test_a_table_goes_in_and_out(people):
     pd.testing.assert_frame_equal(decoded, people.assign(age=[50.0, 100.0, 3.0]))
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     names=st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=6, unique=True),

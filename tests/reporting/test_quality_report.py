@@ -124,6 +124,7 @@ def report():
     )
 
 
+@pytest.mark.slow
 def test_the_page_has_all_sections_and_marks_what_is_not_private(report, tmp_path):
     text = report.to_html(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
@@ -176,6 +177,7 @@ def test_the_result_of_an_audit_is_shown():
     assert report.to_dict()["audit"]["ratio"] == pytest.approx(0.26 / 0.27)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The synthetic target")
 def test_a_worse_table_has_worse_figures():
     figures = [
@@ -292,6 +294,7 @@ def hostile_frame(n=60):
     )
 
 
+@pytest.mark.slow
 def test_hostile_names_and_labels_stay_text(tmp_path):
     frame = hostile_frame()
     title = "</title><script>alert(1)</script>\ud800"
@@ -301,6 +304,7 @@ def test_hostile_names_and_labels_stay_text(tmp_path):
     check_page(report._repr_html_())
 
 
+@pytest.mark.slow
 def test_a_page_that_does_not_escape_is_caught(monkeypatch):
     careless = environment().overlay(autoescape=False)
     monkeypatch.setattr("sklearn_dpgen.utils._html.environment", lambda: careless)
@@ -359,6 +363,7 @@ def fitted():
     return sampler().fit(few())
 
 
+@pytest.mark.slow
 def test_a_page_of_releases_is_marked_as_private(fitted):
     report = QualityReport.from_estimator(fitted, n_samples=500)
     page = check_page(report.to_html())
@@ -371,6 +376,7 @@ def test_a_page_of_releases_is_marked_as_private(fitted):
     assert set(found["marginals"]) >= {"1", "2"}
 
 
+@pytest.mark.slow
 def test_a_page_reads_nothing_but_what_was_released(fitted):
     read = set()
 
@@ -425,6 +431,7 @@ def leak(estimator, frame):
     estimator.n_records_ = float(frame["age"].mean())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forced")
 @pytest.mark.parametrize(("change", "is_same"), [(keep, True), (leak, False)])
 def test_a_page_of_releases_is_the_same_for_all_records(change, is_same):
@@ -436,6 +443,7 @@ def test_a_page_of_releases_is_the_same_for_all_records(change, is_same):
     assert (pages[0] == pages[1]) is is_same
 
 
+@pytest.mark.slow
 def test_an_estimator_that_was_saved_has_the_same_page(fitted, tmp_path):
     fitted.save(tmp_path / "model.safetensors")
     loaded = sklearn_dpgen.load(tmp_path / "model.safetensors")
@@ -446,6 +454,7 @@ def test_an_estimator_that_was_saved_has_the_same_page(fitted, tmp_path):
     assert pages[0] == pages[1]
 
 
+@pytest.mark.slow
 def test_a_seeded_fit_has_no_private_page():
     report = QualityReport.from_estimator(sampler(random_state=0).fit(few()), n_samples=100)
     page = check_page(report.to_html())

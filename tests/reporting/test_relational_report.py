@@ -37,6 +37,7 @@ def report():
     return QualityReport(tables(), tables(seed=1), schema=SCHEMA, privacy=PRIVACY, target="ward")
 
 
+@pytest.mark.slow
 def test_the_page_has_the_sections_of_each_table_and_none_is_private(report):
     page = check_page(report.to_html())
     sections = {key.partition("-")[2].partition("-")[2] for key in page.marks if key is not None}
@@ -74,6 +75,7 @@ def test_the_distances_are_those_of_the_metric(report):
     assert sum(rows["sizes"]["real"]) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_transitions_are_conditional_shares_and_worse_tables_are_worse():
     real = tables()
     measures = [
@@ -108,11 +110,13 @@ def test_a_person_is_drawn_with_all_rows_or_none(seed, most):
     assert len(kept) == 2 or max(len(kept), expected) <= most
 
 
+@pytest.mark.slow
 def test_many_rows_are_drawn_by_person_and_the_page_says_so():
     report = QualityReport(tables(), tables(seed=1), schema=SCHEMA, max_rows=100)
     assert "real rows of visits, of random persons" in report.to_html()
 
 
+@pytest.mark.slow
 def test_the_classifier_holds_out_persons():
     """Two samples of one distribution, whose persons are recognized by their rows."""
     rng = np.random.default_rng(0)
@@ -124,6 +128,7 @@ def test_the_classifier_holds_out_persons():
     assert 0.3 < detection_auc(*frames, schema, persons=(person, person), **options) < 0.7
 
 
+@pytest.mark.slow
 def test_a_page_of_releases_shows_synthetic_persons_alone(sampler):
     report = QualityReport.from_estimator(sampler, n_samples=100)
     page = check_page(report.to_html())
@@ -150,6 +155,7 @@ def verdict_of(estimator, drawn=None, n_samples=300):
     return content["verdict"], {n: t.get("rules") for n, t in tables.items()}, tables
 
 
+@pytest.mark.slow
 def test_the_verdict_of_each_table_has_counts_models_and_rules():
     sampler = fitted(epsilon=100.0, target=["visits.ward", "patients.sex"], constraints=RULES)
     verdict, rules, tables = verdict_of(sampler)
@@ -182,6 +188,7 @@ def test_rules_that_rows_of_tables_break_are_counted():
     assert expected[1] > 0.2
 
 
+@pytest.mark.slow
 def test_models_are_tested_on_rows_of_other_persons():
     schema = Schema({"x": Numeric(0, 1), "y": Categorical([0, 1])})
     rng, persons = np.random.default_rng(0), np.repeat(np.arange(150), 20)
@@ -194,6 +201,7 @@ def test_models_are_tested_on_rows_of_other_persons():
     assert predictability(rows, schema, "y", 0)["model"] > 0.9
 
 
+@pytest.mark.slow
 def test_counts_of_rows_that_no_person_has_are_below_the_least_count():
     columns = dict(SCHEMA["visits"].schema) | {"ward": Categorical(["a", "b", "never"])}
     visits = Table(
@@ -235,6 +243,7 @@ def distances(drawn):
     return np.array(singles + pairs)
 
 
+@pytest.mark.slow
 def test_counts_without_noise_are_those_of_weighted_rows():
     assert (distances(tables()) < 1e-6).all()
     # Rows that do not weigh one over the number of their person's.
@@ -253,6 +262,7 @@ def leak(estimator, given):
     estimator.n_records_ = float(given["patients"]["age"].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forced")
 @pytest.mark.parametrize(("change", "is_same"), [(keep, True), (leak, False)])
 def test_a_page_of_releases_is_the_same_for_all_records(change, is_same):
@@ -294,18 +304,21 @@ def panel(seed=0):
     )
 
 
+@pytest.mark.slow
 def test_a_panel_is_one_table():
     report = QualityReport(panel(), panel(1), schema=PANEL)
     check_page(report.to_html())
     assert [*report.to_dict()["figures"]["tables"]] == ["rows"]
 
 
+@pytest.mark.slow
 def test_persons_with_one_row_on_one_day_have_a_picture():
     one = tables()
     one["visits"] = one["visits"].drop_duplicates("patient").assign(day=pd.Timestamp("2020-05-01"))
     check_page(QualityReport(one, one, schema=SCHEMA).to_html())
 
 
+@pytest.mark.slow
 def test_rows_without_order_have_sizes_and_no_transitions():
     columns = Schema({n: c for n, c in SCHEMA["visits"].schema.items() if n != "day"})
     child = Table(columns, foreign_key={"patient": "patients"}, max_rows=8)

@@ -45,12 +45,14 @@ INDEPENDENT = np.outer([600, 300, 100], [0.5, 0.3, 0.2])
 DEPENDENT = INDEPENDENT + 40 * np.array([[1, -1, 0], [-1, 1, 0], [0, 0, 0]])
 
 
+@pytest.mark.slow
 def test_noise_alone_is_seldom_called_an_association():
     # One in a hundred pairs; six of 60 are as rare as one run in 10^4. The seeds are fixed.
     assert n_clear(INDEPENDENT, 5.0) < 6
     assert n_clear(INDEPENDENT, 200.0) < 6
 
 
+@pytest.mark.slow
 def test_an_association_above_the_noise_is_found():
     assert n_clear(DEPENDENT, 5.0) > 55
     # The twin: below the noise it is not.
@@ -197,6 +199,7 @@ def test_rules_that_rows_break_are_named():
     assert any("in each row c ≤ d." in line for line in verdict["fit"])
 
 
+@pytest.mark.slow
 def test_rows_far_from_the_releases_are_no_use():
     """A rule that the records contradict moves the rows away from all that was counted."""
     records = frame()
@@ -273,6 +276,7 @@ def test_a_rare_label_may_be_in_one_part_alone(row):
     assert predictability(frame(40), SCHEMA, "ill", 0)["score"] != "accuracy"
 
 
+@pytest.mark.slow
 def test_a_curators_page_judges_by_the_real_table():
     real = frame(600)
     good = QualityReport(real, frame(600), schema=SCHEMA, target="ill").to_dict()["verdict"]
@@ -337,6 +341,7 @@ def test_what_was_chosen_without_being_paid_is_said_as_far_as_it_is_known():
     assert "looking at the persons" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ledger", [True, False])
 def test_the_card_and_the_page_list_choices_and_seeds_first(tmp_path, ledger):
     options: dict = {"schema": SCHEMA, "population_size": 100, "max_iter": 2}

@@ -430,6 +430,7 @@ def described(column, note):
 names = st.text(min_size=1, max_size=8).filter(lambda name: name.strip())
 
 
+@pytest.mark.slow
 @reproducibly
 @given(st.dictionaries(names, st.tuples(columns(), st.text()), min_size=1, max_size=4))
 def test_codebooks_round_trip(declared):

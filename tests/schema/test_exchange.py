@@ -474,6 +474,7 @@ def replaced(document, path, junk):
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", [CSVW, PACKAGE, SDV, yaml.safe_load(SMARTNOISE)])
 def test_a_document_with_any_mistake_is_read_or_refused(document):
     """Without another error, whose message the command line would not show."""

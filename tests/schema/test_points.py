@@ -175,6 +175,7 @@ def test_wide_bins_hold_values_evenly():
     assert seven.decode(block, rng=np.random.default_rng(0)).nunique() == n_draws
 
 
+@pytest.mark.slow
 def test_a_round_lower_edge_stands_for_its_bin():
     missed = []
     for edge in (np.arange(1, 1000) / 10).tolist():

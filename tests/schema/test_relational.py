@@ -404,6 +404,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([1, 2, 3, None]), max_size=6), ROWS)
 def test_faults_of_keys_and_rows_are_counted(ids, rows):

@@ -164,6 +164,7 @@ words = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @reproducibly
 @given(numbers, numbers, words, st.booleans(), st.lists(st.floats(-1, 1), max_size=5))
 def test_what_is_written_is_read_again(low, width, words, nullable, units):

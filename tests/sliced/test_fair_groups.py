@@ -163,6 +163,7 @@ def fit(n_small, n=2000, epsilon=4.0, **options):
     return classifier.set_params(**options).fit(X, y, sensitive_features=groups)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group_weights", ["size", "equal"])
 def test_a_group_of_ten_does_not_ruin_the_fit(group_weights):
     options = {"training__max_iter": 150, "training__learning_rate": 0.1}

@@ -231,6 +231,7 @@ def gap(ratio):
     return abs(np.log(ratio))
 
 
+@pytest.mark.slow
 def test_the_penalty_moves_disparate_impact_to_one():
     classifiers = [fair_classifier(alpha) for alpha in (0.0, 0.5, 0.95)]
     predictions = [classifier.predict(TEST.X) for classifier in classifiers]
@@ -243,6 +244,7 @@ def test_the_penalty_moves_disparate_impact_to_one():
     assert accuracies[2] > 0.7
 
 
+@pytest.mark.slow
 def test_a_private_fit_is_near_that_without_noise():
     for alpha in (0.0, 0.9):
         free, private = (fair_classifier(alpha, epsilon) for epsilon in (np.inf, 20.0))
@@ -258,6 +260,7 @@ def odds_gap(classifier):
     return gap(ratios).max()
 
 
+@pytest.mark.slow
 def test_equalized_odds_brings_the_rates_within_labels_together():
     plain = fair_classifier(0.0)
     odds = fair_classifier(0.9, penalty="equalized_odds")
@@ -266,6 +269,7 @@ def test_equalized_odds_brings_the_rates_within_labels_together():
     assert odds_gap(fair_classifier(0.9)) > odds_gap(odds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [np.inf, 20.0])
 def test_regression_learns_and_the_penalty_brings_groups_together(epsilon):
     def fit(alpha):

@@ -169,6 +169,7 @@ def largest_change(tiny, probe, case, *, n_tables=3, n_neighbours=8, enough=np.i
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_record_moves_the_gradient_by_at_most_the_sensitivity(tiny, probe, name):
     assert 0.05 < largest_change(tiny, probe, CASES[name]) <= 1 + 1e-9

@@ -49,6 +49,7 @@ def clip_by_gram(jacobian, R):
     return jacobian.weighted_sum(R * (1 / square.sqrt()).clamp_max(1)[:, None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e8, 1e12, 1e15])
 def test_a_gradient_that_cancels_is_clipped(scale):
     network, X, R = cancelling_records(scale)
@@ -59,6 +60,7 @@ def test_a_gradient_that_cancels_is_clipped(scale):
         assert norms_of_clipped(network, X, R, clip_by_gram).max() > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convolution", [False, True])
 def test_clipped_sum_is_the_sum_of_clipped_gradients(convolution):
     generator = torch.Generator().manual_seed(0)

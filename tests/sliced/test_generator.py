@@ -146,6 +146,7 @@ LEARNING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [np.inf, 10.0])
 def test_the_generator_moves_to_the_records(epsilon):
     X, fresh = circle(1000, 0), circle(1000, 1)
@@ -224,6 +225,7 @@ def people():
     )
 
 
+@pytest.mark.slow
 def test_tables_come_back_as_they_were(people):
     options = {**LEARNING, "domain": None, "schema": SCHEMA, "training__max_iter": 150}
     generator = DPSlicedWassersteinGenerator(np.inf).set_params(**options).fit(people)

@@ -258,6 +258,7 @@ def output_gradients(groups):
     return gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
 def test_the_bound_of_a_parity_penalty_is_exact(n_groups):
     rng = np.random.default_rng(n_groups)

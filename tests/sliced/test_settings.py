@@ -132,6 +132,7 @@ def test_searches_reach_nested_settings(table, monkeypatch):
     assert (classifier.training.learning_rate, classifier.gradient) == (None, None)
 
 
+@pytest.mark.slow
 def test_a_private_search_reaches_nested_settings(table):
     learning_rates = [0.1, 0.2]
     classifier = DPSlicedWassersteinFairClassifier(

@@ -431,6 +431,7 @@ def shifted():
     return X, y, domain
 
 
+@pytest.mark.slow
 def test_it_adapts_to_a_private_target(shifted):
     X, y, domain = shifted
     masked, target = np.where(domain < 0, -1, y), domain < 0

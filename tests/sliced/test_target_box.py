@@ -206,6 +206,7 @@ def wages(n, seed=0):
     return X, 20 + 5 * X[:, 0] - 3 * X[:, 1] + rng.normal(size=n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, np.inf])
 def test_bounds_that_are_far_too_wide_cost_little(epsilon):
     X, y = wages(6000)
@@ -236,6 +237,7 @@ def test_predictions_follow_the_units_of_each_output():
     np.testing.assert_allclose(sides, other.y_domain_.high - other.y_domain_.low, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_parity_is_in_the_units_of_the_target(table):
     X, y = wages(3000)
     a = np.where(X[:, 0] > 0, "a", "b")

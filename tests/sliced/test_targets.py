@@ -413,6 +413,7 @@ def test_a_layer_is_projected_on_the_limits(n_groups, allowed):
     assert np.linalg.norm(outside) < 0.25 * np.linalg.norm(change)
 
 
+@pytest.mark.slow
 def test_an_offset_of_the_decisions_is_corrected():
     # Equal mean logits, and unequal rates, since the spreads differ.
     rng = np.random.default_rng(0)
@@ -621,6 +622,7 @@ def test_the_ratio_of_rates_is_reached(large, ratio):
     assert inside.all()
 
 
+@pytest.mark.slow
 def test_without_a_target_the_ratio_of_rates_is_below(large):
     assert reached(large, alpha=0.0)[0] < 0.5
 
@@ -707,6 +709,7 @@ def test_the_stricter_target_counts():
     assert ParityTarget(None, 0.9, True).allowed(np.zeros(1)) == pytest.approx(0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_groups", [2, 6])
 def test_noise_alone_is_seldom_a_missed_target(n_groups):
     missed, rng = 0, np.random.default_rng(0)

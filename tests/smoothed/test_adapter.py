@@ -90,6 +90,7 @@ def learned(adapter, X, y, domain):
     return np.mean(adapter.predict(X[domain < 0]) == y[domain < 0])
 
 
+@pytest.mark.slow
 def test_adapts_to_the_target(shifted):
     options = {
         "training__hidden_layer_sizes": (32,),
@@ -108,6 +109,7 @@ def test_adapts_to_the_target(shifted):
     assert private > 0.93
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "release",
     [
@@ -297,6 +299,7 @@ def test_score_of_names(table):
         adapter.score(X, names, sample_domain=domain)
 
 
+@pytest.mark.slow
 def test_a_search_sees_the_target(shifted):
     """With weight 0 a model suits the source, where the target is elsewhere."""
     X, y, domain = (rows[::4] for rows in shifted)

@@ -219,6 +219,7 @@ def test_huge_records_are_released_finite(table, releases):
 # Directions, noise, price.
 
 
+@pytest.mark.slow
 def test_directions_are_drawn_anew_for_each_release(table, directions):
     fitted(tiny(), table)
     assert len(directions) == N_STEPS
@@ -269,6 +270,7 @@ def test_the_noise_is_what_the_report_states(table, releases, monkeypatch):
     assert not standard(noise_of(tiny(training__max_iter=30, random_state=1), table, releases))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "law"),
     [
@@ -298,6 +300,7 @@ def test_the_guarantee_is_recomputed(table, options, law):
     assert spent(0.5) > 2.0
 
 
+@pytest.mark.slow
 def test_the_report_prices_the_releases(table, releases):
     adapter = fitted(tiny(epsilon=2.0, release__n_projections=3), table)
     report = adapter.privacy_

@@ -111,6 +111,7 @@ def test_columns_without_variance():
     assert (shift.kind, shift.residual < 0.01) == ("labels", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_source", "n_target"), [(400, 400), (400, 4000), (150, 400)])
 def test_few_records_of_many_columns_are_not_a_shift(monkeypatch, n_source, n_target):
     d, n_draws = 100, 60
@@ -145,6 +146,7 @@ def test_few_records_of_many_columns_are_not_a_shift(monkeypatch, n_source, n_ta
 # What follows from it.
 
 
+@pytest.mark.slow
 def test_other_shares_correct_the_network():
     data = both(OTHER)
     alone = accuracy(fitted(made(adaptation_weight=0.0), *data), *data)
@@ -160,6 +162,7 @@ def test_other_shares_correct_the_network():
     assert accuracy(mapped, *data) < alone
 
 
+@pytest.mark.slow
 def test_a_target_that_lies_elsewhere_is_mapped():
     # Along the difference of two classes, and across.
     data = both(EVEN, move=np.array([-1.5, -1.5, 2.0]))

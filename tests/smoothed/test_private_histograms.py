@@ -197,6 +197,7 @@ def counted(X, released):
     return np.concatenate(cells) / math.sqrt(6)
 
 
+@pytest.mark.slow
 def test_an_attacker_separates_neighbours_as_far_as_the_price_says(monkeypatch):
     n_fits = 50
     # The pair attains both sensitivities.
@@ -314,6 +315,7 @@ def test_two_samples_of_one_distribution_are_rejected_at_the_level():
     assert (ranks(120, "population", is_drawn=False) <= 0.05).sum() > high
 
 
+@pytest.mark.slow
 def test_it_sees_what_noise_on_each_record_hides():
     """Four changes of 2000 records at ε = 1, in a ball of four standard deviations."""
     domain, rng = Ball(4.0, n_features=3), np.random.default_rng(0)
@@ -335,6 +337,7 @@ def test_it_sees_what_noise_on_each_record_hides():
 # ---- distance ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 2])
 def test_the_distance_is_that_of_the_samples(p):
     Y = sample(4000, seed=1)
@@ -407,6 +410,7 @@ def test_more_cells_where_there_is_less_noise():
     assert private(X, Y, n_cells=5, n_projections=2).histograms.shares.shape == (2, 5)
 
 
+@pytest.mark.slow
 def test_degenerate_samples():
     point = np.zeros((5, 3))
     for X, Y in ((point, point), (sample(5), point), (point, sample(5)), (sample(1), sample(6))):

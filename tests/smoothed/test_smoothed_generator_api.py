@@ -446,6 +446,7 @@ def people():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [np.inf, 30.0])
 def test_tables_come_back_as_they_were(tiny_generator, people, epsilon):
     generator = tiny_generator(

@@ -217,6 +217,7 @@ NONSENSE = {
 }
 
 
+@pytest.mark.slow
 def test_no_parameter_matters_after_fit(tiny_generator, labelled):
     generator = tiny_generator().fit(labelled.X, labelled.y)
     model = adapter().fit(labelled.X, np.arange(40) % 2, sample_domain=DOMAINS)

@@ -35,6 +35,7 @@ def distance(X, Y):
     return float(sliced_wasserstein(torch.from_numpy(X), torch.from_numpy(Y), generator=generator))
 
 
+@pytest.mark.slow
 def test_a_half_circle_is_recovered():
     X, fresh = (make_half_circle(1500, random_state=seed) for seed in (0, 1))
     domain = Ball(1.0, n_features=2)
@@ -46,6 +47,7 @@ def test_a_half_circle_is_recovered():
     assert distance(made.astype(float), -fresh) > 0.05
 
 
+@pytest.mark.slow
 def test_noisy_records_give_their_mean():
     X = np.random.default_rng(0).normal([0.5, -0.3], 0.15, size=(2000, 2))
     domain = Ball(1.0, n_features=2)
@@ -93,6 +95,7 @@ def blobs(n, seed, *, shares=(0.25, 0.75)):
 MEANS = {"low": [-0.5, 0.1], "up": [0.5, 0.4]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("labels", "epsilon"), [("public", 10.0), ("private", np.inf)])
 def test_classes_have_their_means(labels, epsilon):
     X, y = blobs(2000, 0)
@@ -119,6 +122,7 @@ def test_private_classes_have_their_means_under_noise():
         assert_allclose(made.mean(axis=0), mean, atol=0.12)
 
 
+@pytest.mark.slow
 def test_without_its_share_a_private_class_is_too_near_the_center(monkeypatch):
     X, y = blobs(2000, 0)
     options = {

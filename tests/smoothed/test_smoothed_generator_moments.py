@@ -114,6 +114,7 @@ def within_and_reached(changes):
     return bool((changes <= 1).all() and (changes > 1 - 1e-3).all())
 
 
+@pytest.mark.slow
 @every_kind
 def test_one_record_moves_the_releases_by_what_is_priced(fit, kind, monkeypatch):
     assert within_and_reached(largest_changes(fit, kind, monkeypatch))
@@ -303,6 +304,7 @@ def two_normals(n_samples, seed):
     return means[y] + np.einsum("nij,nj->ni", factors[y], rng.normal(size=(n_samples, 2))), y
 
 
+@pytest.mark.slow
 def test_moments_tell_more_than_records_at_the_same_budget():
     X, y = two_normals(2000, 0)
     X_test, y_test = two_normals(3000, 1)
@@ -319,6 +321,7 @@ def test_moments_tell_more_than_records_at_the_same_budget():
     assert score["moments"] > -0.2
 
 
+@pytest.mark.slow
 def test_images_have_the_moments_of_their_cosines():
     """Pixels end in a sigmoid, and moments are of their low frequencies."""
     mask = np.zeros((4, 4), dtype=bool)

@@ -69,6 +69,7 @@ def test_without_a_budget_there_is_no_noise(tiny_generator, labelled, released, 
         assert_allclose(generator.label_proportions_, [0.4, 0.6])
 
 
+@pytest.mark.slow
 def test_label_counts_are_noisy_where_labels_are_private(
     tiny_generator, labelled, released, monkeypatch
 ):

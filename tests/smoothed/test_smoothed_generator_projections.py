@@ -119,6 +119,7 @@ def test_one_record_moves_a_release_by_its_projection(
 # The price is that of all releases, of secret batches on new directions.
 
 
+@pytest.mark.slow
 @every_kind
 def test_all_releases_are_within_the_budget(fit, kind, drawn):
     generator = fit(
@@ -145,6 +146,7 @@ def test_all_releases_are_within_the_budget(fit, kind, drawn):
     assert report.noise_scale == mechanism.noise_scale
 
 
+@pytest.mark.slow
 def test_the_noise_of_the_plan_for_mnist():
     """Table 4, 100 epochs: the noise is that of doc/smoothed.rst."""
     plan = plan_projections(
@@ -449,6 +451,7 @@ def test_without_noise_it_is_the_sliced_distance(fit, labelled, directions):
     assert_allclose(generator.loss_curve_, [expected.item()], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_learns_means_by_class(fit):
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], [1000, 3000])

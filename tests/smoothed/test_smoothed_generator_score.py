@@ -149,6 +149,7 @@ def test_a_larger_score_is_better(tiny_generator):
 # In a search.
 
 
+@pytest.mark.slow
 def test_a_search_by_the_score(tiny_generator):
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=200)

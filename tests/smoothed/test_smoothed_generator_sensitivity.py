@@ -80,6 +80,7 @@ def test_records_that_are_not_projected_are_caught(tiny_generator, released, mon
     assert change > 3 * stated
 
 
+@pytest.mark.slow
 def test_private_labels_without_centering_are_caught(tiny_generator, released, monkeypatch):
     def uncentered(domain):
         return Ball(enclosing_ball(domain).radius, n_features=domain.n_features)

@@ -11,6 +11,7 @@ import sklearn_dpgen
 PAGE = Path(sklearn_dpgen.__file__).parents[1] / "doc" / "certified_noise.rst"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PAGE.exists(), reason="needs a checkout, not a wheel")
 def test_the_page_prints_what_it_says(capsys):
     pytest.importorskip("opendp")

@@ -111,6 +111,7 @@ def test_releases_and_reports(sampler, records):
         sampler.plan(len(records), records.shape[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.02, 1.0, 50.0])
 @pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
 def test_no_release_of_a_table_is_larger_than_was_paid_for(epsilon, neighbours):
@@ -122,6 +123,7 @@ def test_no_release_of_a_table_is_larger_than_was_paid_for(epsilon, neighbours):
     assert all(size <= most for size, most in zip(sizes, n_values, strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
 def test_no_more_values_change_than_were_paid_for(neighbours):
     """Of the first release of two neighbours, which depends on nothing before."""

@@ -109,6 +109,7 @@ def test_a_constant_column_has_a_cell_of_its_value(leaf):
     assert widths(starts)[place(starts, leaf)] == 1
 
 
+@pytest.mark.slow
 def test_a_heap_in_an_even_law_is_found_without_noise():
     rng = np.random.default_rng(0)
     for leaf in rng.integers(5000, MAX_LEAVES, size=10):
@@ -144,6 +145,7 @@ def false_heaps(noise_scale, n_draws):
     return np.mean(found)
 
 
+@pytest.mark.slow
 def test_noise_seldom_makes_heaps():
     """The rate of false ones is a tenth, where all are false: one in ten draws has some."""
     assert false_heaps(10.0, 30) < 0.1 + 5 * np.sqrt(0.1 / 30)

@@ -179,6 +179,7 @@ def test_exact_counts_are_their_own_estimate(n_values, nullable, seed):
         assert_allclose(level, np.add.reduceat(levels[0], starts), atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_variance_of_the_total_by_simulation():
     tree, n_draws = ColumnTree(40, nullable=True), 12_000
     rng = np.random.default_rng(0)

@@ -240,6 +240,7 @@ def test_points_are_in_or_out(closed):
         condition(encoder, between(2.50001, 2.50005))
 
 
+@pytest.mark.slow
 def test_many_intervals_on_any_column():
     """Bisection ends, and draws stay inside."""
     rng = np.random.default_rng(0)

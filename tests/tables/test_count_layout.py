@@ -58,6 +58,7 @@ def cases(draw):
     return sizes, tables, groups, draw(st.booleans()), draw(st.integers(0, 99))
 
 
+@pytest.mark.slow
 @quick
 @given(cases(), st.sampled_from([0, 1, 8, 1 << 14]))
 def test_tables_are_those_of_all_records(case, fine):

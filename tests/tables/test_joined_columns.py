@@ -113,6 +113,7 @@ def publics(draw):
     return public(rng.choice(SIZES, n), beds, **more)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(table=publics())
 def test_groups_are_functions_of_the_public_values(table):

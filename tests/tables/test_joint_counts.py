@@ -74,6 +74,7 @@ def cases(draw):
     return sizes, tables, records(sizes, n, draw(st.integers(0, 99))), weights, [0, *cuts, n]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.sampled_from([1, 7, 1 << 15]))
 def test_counts_are_those_of_every_record_however_split(case, n_rows):

@@ -459,6 +459,7 @@ def test_a_saved_model_draws_the_same(fitted, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_conditions_and_scores(fitted):
     drawn = fitted.sample(100, conditions={"code": LABELS[-3:], "sex": 1}, random_state=0)
     assert set(drawn["code"]) <= {*LABELS[-3:]}
@@ -512,6 +513,7 @@ def test_rows_of_persons_have_codes():
     assert [len(part.counts) for part in levels] == [NULL + 1, 79, 13]
 
 
+@pytest.mark.slow
 def test_too_many_features_of_a_predictor_are_refused():
     labels = [f"{i:05d}" for i in range(5000)]
     schema = Schema(dict(SCHEMA) | {"code": Categorical(labels, hierarchy=[2])})

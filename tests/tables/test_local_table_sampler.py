@@ -107,6 +107,7 @@ def test_a_pipeline_of_both():
     assert pipeline[-1].sample(2).shape == (2, 5)
 
 
+@pytest.mark.slow
 def test_a_search_on_answers():
     grid = {"prior": [0.0, 30.0], "population_size": [4, 12]}
     found = GridSearchCV(make(), grid, cv=2, error_score="raise").fit(Y)
@@ -118,6 +119,7 @@ def test_a_search_on_answers():
     assert found.score(Y) == found.best_estimator_.score(Y)
 
 
+@pytest.mark.slow
 def test_a_search_over_the_budget():
     grid = {"mechanism__epsilon": [1.0, 5.0]}
     search = GridSearchCV(make(privatize=True), grid, cv=2, error_score="raise").fit(X)
@@ -131,6 +133,7 @@ def test_a_search_over_the_budget():
         GridSearchCV(pipeline, {"answer__epsilon": [1.0]}, cv=2, error_score="raise").fit(X)
 
 
+@pytest.mark.slow
 def test_a_pipeline_has_one_mechanism():
     grid = {
         "ask": [clone(MECHANISM), JointRandomizedResponse(3.0, schema=SCHEMA, always=["job"])],
@@ -219,6 +222,7 @@ def test_conditions(fitted):
         fitted.sample(conditions={"salary": 3})
 
 
+@pytest.mark.slow
 def test_the_answers_are_explained_by_what_is_sampled():
     """Two columns that agree, the same in the sample as in the records."""
     schema = Schema({name: Categorical(list("wxyz")) for name in "abc"})
@@ -352,6 +356,7 @@ def peak_of(n_columns, n=3000):
     return peak, sampler
 
 
+@pytest.mark.slow
 def test_a_wide_table():
     """What a fit holds of an answer is no matter of how many columns were not asked."""
     make().fit(Y)  # imports what it needs

@@ -78,6 +78,7 @@ def test_chunks(privatize):
     assert fits[0].sample(4).dtypes.equals(X.dtypes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privatize", [False, True])
 def test_dask(privatize):
     dask = pytest.importorskip("dask")

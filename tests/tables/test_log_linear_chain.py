@@ -179,6 +179,7 @@ def test_weights_that_were_left_out_would_be_seen(monkeypatch):
     assert p_value(codes, drawn) > 1e-3
 
 
+@pytest.mark.slow
 def test_single_records_under_conditions_have_their_law(monkeypatch):
     allowed = arrays(CONDITIONS["all columns"])
     law = CHAIN.restricted(allowed)

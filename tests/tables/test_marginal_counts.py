@@ -113,6 +113,7 @@ def test_counts_add_up_over_blocks_and_chunks(monkeypatch, block):
         assert_array_equal(table, sum(pieces))
 
 
+@pytest.mark.slow
 def test_codes_of_a_byte_count_in_tables_of_more_cells():
     codes = [np.array([255, 255, 3], dtype=np.uint8)] * 3
     (table,) = marginal_counts(codes, [Marginal((0, 1, 2), (np.arange(256),) * 3)])

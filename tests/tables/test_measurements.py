@@ -133,6 +133,7 @@ def test_the_noise_of_slices_is_what_the_factors_say():
 # The number of records.
 
 
+@pytest.mark.slow
 def test_the_number_of_records_is_estimated():
     codes, n_draws = records(900), 800
     rng, factors = np.random.default_rng(0), np.array([2.0, 1.0, 3.0, 8.0])

@@ -244,6 +244,7 @@ def recorded(X, **parameters):
     return model, recorder
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
 @pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
 def test_a_replaced_record_changes_the_counts_by_the_sensitivity(neighbours):
@@ -502,6 +503,7 @@ def _sources(X, tmp_path):
     yield "frames", [X.iloc[:700], X.iloc[700:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["codes", "none"])
 def test_all_sources_give_the_same_releases(store, tmp_path):
     X = people(1500, 20)
@@ -580,6 +582,7 @@ def test_a_public_table_is_read_with_the_discovered_labels():
 # Around a model.
 
 
+@pytest.mark.slow
 def test_reports_cards_and_estimates_show_discovered_labels():
     X = people()
     model = sampler(target="ill").fit(X)
@@ -591,6 +594,7 @@ def test_reports_cards_and_estimates_show_discovered_labels():
     assert "{'town': 'town 0'}" in list(estimate_shares(model, "town").index)
 
 
+@pytest.mark.slow
 def test_a_report_compares_open_columns_by_the_labels_of_the_samples():
     X = people()
     model = sampler().fit(X)
@@ -601,6 +605,7 @@ def test_a_report_compares_open_columns_by_the_labels_of_the_samples():
     assert "town 150" not in str(given)
 
 
+@pytest.mark.slow
 def test_a_classifier_takes_open_features_and_no_open_target():
     X = people()
     model = SyntheticDataClassifier(sampler(target="ill")).fit(X[["town", "age"]], X["ill"])
@@ -623,6 +628,7 @@ def test_an_audit_compares_the_counts_of_labels():
     assert found.n_releases > 2
 
 
+@pytest.mark.slow
 def test_an_audit_finds_labels_that_count_twice(monkeypatch):
     """Labels have a fifth of μ², which is 0.8 + 0.2 · 2² = 1.6 times as large: ε is above 1.2."""
     monkeypatch.setattr(MarginalsPlan, "label_factor", 0.5)
@@ -632,6 +638,7 @@ def test_an_audit_finds_labels_that_count_twice(monkeypatch):
     assert found.epsilon_lower > 1.15
 
 
+@pytest.mark.slow
 def test_guesses_ignore_selections_and_labels_that_others_lack():
     found = audit(sampler(random_state=None), people(60), method="one_run", n_canaries=5)
     assert not found.is_violation

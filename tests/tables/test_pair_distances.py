@@ -57,6 +57,7 @@ def exact(frame, law):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_distances_of_pairs(seed):
     law, other = mixture(0), mixture(seed)

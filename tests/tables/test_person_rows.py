@@ -290,6 +290,7 @@ def check_weights(persons):
             assert (np.bincount(owner, rows.weights) <= WHOLE).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(PERSONS.filter(lambda persons: any(lines for _, v in persons for *_, lines in v)))
 def test_the_rows_of_a_person_weigh_at_most_one_in_each_stage(persons):

@@ -78,6 +78,7 @@ def test_the_descent_follows_the_gradient_of_the_logits():
     assert_allclose(gradient * max(WEIGHTS) / 7, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_exact_pairs_are_recovered():
     rng = np.random.default_rng(0)
     codes = [rng.integers(3, size=400), rng.integers(2, size=400)]

@@ -199,6 +199,7 @@ def public_of(kind):
 # ---- the guarantee ----
 
 
+@pytest.mark.slow
 @kinds
 @relations
 def test_the_report_is_that_of_the_plan_whatever_the_public_tables(kind, neighbours):
@@ -216,6 +217,7 @@ def test_the_report_is_that_of_the_plan_whatever_the_public_tables(kind, neighbo
         assert "public" in plan.public
 
 
+@pytest.mark.slow
 @kinds
 @pytest.mark.parametrize("most_pairs", [200, 3])
 def test_the_same_is_released_at_the_same_noise_whatever_the_public_tables(
@@ -237,6 +239,7 @@ def test_the_same_is_released_at_the_same_noise_whatever_the_public_tables(
             assert names[0][:n] == names[1][:n]
 
 
+@pytest.mark.slow
 @kinds
 def test_public_rows_that_are_counted_would_be_seen(monkeypatch, kind):
     """The negative twin: counts of the public tables are added before the noise."""
@@ -311,12 +314,14 @@ def columns_of_exact_counts(monkeypatch):
     monkeypatch.setattr(_person_fit, "public_cells", leak)
 
 
+@pytest.mark.slow
 @kinds
 @relations
 def test_persons_with_equal_outputs_give_equal_fits(kind, neighbours):
     assert told_by_the_outputs_alone(kind, neighbours)
 
 
+@pytest.mark.slow
 @kinds
 @pytest.mark.parametrize("leak", [weights_by_records, columns_of_exact_counts])
 def test_what_tells_more_would_be_seen(monkeypatch, kind, leak):
@@ -543,6 +548,7 @@ def correlations(kind, made):
     ]
 
 
+@pytest.mark.slow
 @kinds
 def test_public_dependence_shows_where_noise_hides_the_private_one(kind):
     private, public = KINDS[kind][1](60), KINDS[kind][1](2000, seed=3)
@@ -577,6 +583,7 @@ def test_many_private_records_overrule_wrong_public_tables(kind):
     assert_allclose(found[:2], correlations(kind, private)[:2], atol=0.2)
 
 
+@pytest.mark.slow
 def test_without_public_tables_nothing_is_told():
     sampler = make(public=PUBLIC["tree"]).fit(tree())
     assert sampler.public_agreement_
@@ -626,6 +633,7 @@ EACH_KIND = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "epsilon"), EACH_KIND)
 def test_public_tables_of_any_kind(name, epsilon, tmp_path):
     sampler = make(epsilon=epsilon, public=ODD[name], **FEW).fit(tree())

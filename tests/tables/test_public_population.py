@@ -153,6 +153,7 @@ def test_a_right_table_adds_dependence_that_few_answers_lack():
     assert np.trace(joint(fitted(copies(1000, 0, shift=1), n=400))) < agree[1]
 
 
+@pytest.mark.slow
 def test_a_wrong_table_gets_no_weight():
     public = copies(1000, 0, shift=1)
     sampler = fitted(public, max_iter=150)

@@ -107,6 +107,7 @@ def test_noisy_shares_are_not_followed():
     assert np.abs(shares_of(codes, weights, 2, 4) - near[2]).max() > 0.02
 
 
+@pytest.mark.slow
 @reproducibly
 @given(st.sampled_from([1, 2, 30, 900, 4000, 20_000]), st.integers(0, 2**32 - 1))
 def test_enough_rows_keep_a_weight(n, seed):

@@ -141,6 +141,7 @@ def changes(neighbours, options, row=0, record=None, public=None):
     return fit, vectors, scores
 
 
+@pytest.mark.slow
 @relations
 @kinds
 def test_the_sensitivity_is_that_of_a_record(monkeypatch, neighbours, options):

@@ -169,6 +169,7 @@ def is_partition_free(frame, cuts, order):
     return np.array_equal(parts, whole[picked])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40, derandomize=True)
 @given(
     st.lists(st.integers(0, 60), max_size=6).map(sorted),

@@ -99,6 +99,7 @@ stay = st.tuples(
 stays = st.lists(stay, max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(people=st.lists(stays | stays.map(lambda rows: rows * 40), min_size=1, max_size=4))
 def test_an_aggregate_is_the_mean_or_the_first_of_the_most_frequent_labels(people):
@@ -200,6 +201,7 @@ def correlation(tables):
     return pd.concat([cost, price], axis=1).dropna().corr(method="spearman").iloc[0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.MaxRowsWarning")
 def test_aggregates_link_two_child_tables():
     """A severity that no column has; without aggregates the tables are independent."""

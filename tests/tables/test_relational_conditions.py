@@ -145,6 +145,7 @@ def test_persons_have_the_probabilities_of_rejection_sampling(fitted):
     assert abs(free["sex"].eq("f").mean() - wanted) > 2 * noise
 
 
+@pytest.mark.slow
 def test_conditions_and_rules_hold_together():
     rule = Inequality("patients.age", "day")
     sampler = make(constraints={"visits": [rule]}).fit(tables())
@@ -182,6 +183,7 @@ def test_conditions_on_panels_hold_for_persons_and_first_rows():
     assert drawn["department"].nunique() == 3
 
 
+@pytest.mark.slow
 def test_a_panel_of_a_relational_schema_is_named():
     panel = Table(ROWS, primary_key="id", sequence_index="day", max_rows=4)
     frame = tables(300)["visits"].rename(columns={"patient": "id"})[["id", *ROWS]]
@@ -248,6 +250,7 @@ def test_computed_columns_are_refused():
         sampler.sample(2, conditions={"sum": 2})
 
 
+@pytest.mark.slow
 def test_impossible_conditions_are_reported():
     rule = Implication({"patients.sex": "f"}, then={"department": "eye"})
     sampler = make(constraints={"visits": [rule]}).fit(tables(200))

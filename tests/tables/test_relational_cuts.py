@@ -65,6 +65,7 @@ def test_a_person_with_a_row_for_each_value_of_the_index_is_complete():
         fit([3] * 50, replace(panel, schema=longer))
 
 
+@pytest.mark.slow
 def test_a_spike_among_many_sizes_is_warned_of():
     panel = replace(PANEL, max_rows=600)
     sizes = [*np.random.default_rng(0).integers(1, 500, 200)]

@@ -317,6 +317,7 @@ def nasty(kind, neighbours):
     return people if kind == "tree" else in_panel(people)
 
 
+@pytest.mark.slow
 @relations
 @kinds
 @pytest.mark.parametrize("has_target", [False, True])
@@ -379,6 +380,7 @@ def depends_on_others(kind, names, apart=1e-9):
     return False
 
 
+@pytest.mark.slow
 @kinds
 def test_what_a_person_adds_depends_on_nobody_else(kind):
     assert not depends_on_others(kind, NASTY if kind == "tree" else in_panel(NASTY))
@@ -414,6 +416,7 @@ persons = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15,
     deadline=None,
@@ -438,6 +441,7 @@ def test_the_order_of_rows_in_a_file_changes_nothing(kind, seed, plan):
     assert all(map(np.array_equal, base.values, again.values))
 
 
+@pytest.mark.slow
 @kinds
 def test_a_person_changes_a_score_of_a_search_by_one_over_the_number(monkeypatch, kind):
     """The score is the mean of one minus distances, of which each changes by so much."""
@@ -611,6 +615,7 @@ BREACHES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("breach", "kind", "names", "excess"), BREACHES)
 def test_a_person_that_changes_more_is_caught(monkeypatch, breach, kind, names, excess):
     people = {name: NASTY[name] for name in names}
@@ -645,6 +650,7 @@ def test_what_depends_on_others_is_caught(monkeypatch, breach, kind):
     assert depends_on_others(kind, ["other rows", "ties"])
 
 
+@pytest.mark.slow
 def test_joined_columns_of_others_are_caught(monkeypatch):
     joined_of_others(monkeypatch)
     assert depends_on_others("tree", ["other rows", "ties"])
@@ -669,6 +675,7 @@ def test_half_the_sensitivity_is_caught(monkeypatch):
         test_what_is_released_costs_the_budget(monkeypatch, "replace_one", None, "all pairs")
 
 
+@pytest.mark.slow
 def test_certified_selections_have_a_most_number_of_persons(monkeypatch):
     pytest.importorskip("opendp")
     # Plans of certified noise have lists, which no cache holds.

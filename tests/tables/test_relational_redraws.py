@@ -172,6 +172,7 @@ def patients():
     return fit(columns, [rule], {"sex": sex, "ill": ill}, static=["sex"])
 
 
+@pytest.mark.slow
 def test_acceptance_rates_are_of_persons_under_conditions(monkeypatch, patients):
     assert patients.acceptance_rate() == patients.acceptance_rate({"ill": "yes"}) == 1
     # No rows of men are kept.

@@ -132,6 +132,7 @@ def fitted():
     return make().fit(hospital())
 
 
+@pytest.mark.slow
 def test_rows_fulfil_rules_of_rows_parents_and_rows_before(fitted, monkeypatch):
     tables = fitted.sample(500, random_state=0)
     assert n_broken(tables) == [0] * 8
@@ -149,6 +150,7 @@ def test_rows_fulfil_rules_of_rows_parents_and_rows_before(fitted, monkeypatch):
     assert sum(careless) > 10
 
 
+@pytest.mark.slow
 def test_tables_keep_their_keys_sizes_order_and_declaration(fitted):
     tables = fitted.sample(300, random_state=1)
     again = fitted.sample(300, random_state=1)
@@ -161,6 +163,7 @@ def test_tables_keep_their_keys_sizes_order_and_declaration(fitted):
     assert not tables["visits"].equals(fitted.sample(300, random_state=2)["visits"])
 
 
+@pytest.mark.slow
 def test_saved_samplers_keep_their_rules(fitted, tmp_path):
     fitted.save(tmp_path / "sampler.dpgen")
     loaded = sklearn_dpgen.load(tmp_path / "sampler.dpgen")
@@ -170,6 +173,7 @@ def test_saved_samplers_keep_their_rules(fitted, tmp_path):
         pd.testing.assert_frame_equal(frame, expected[name])
 
 
+@pytest.mark.slow
 def test_private_rows_that_break_rules_are_counted_as_they_are(fitted):
     def released(sampler):
         marginals = [*sampler.one_way_marginals_, *sampler.marginals_]
@@ -311,6 +315,7 @@ def breaks(frame, rule):
     return bool(((whole[given_name] == value) & (whole[then_name] != other)).any())
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(panels())
 def test_panels_fulfil_all_rules(case):
@@ -382,6 +387,7 @@ def test_rules_of_static_columns_are_of_the_person():
         make(panel, [FunctionalDependency("born", "value", {0: 0, 1: 1})]).plan(100)
 
 
+@pytest.mark.slow
 def test_rules_that_hardly_any_person_fulfils_are_reported():
     panel = Table(
         Schema({"year": Numeric(2000, 2009, integer=True), "value": Numeric(0, 1)}),

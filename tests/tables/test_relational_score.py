@@ -72,6 +72,7 @@ def test_distances_are_those_of_persons_of_weight_one():
     assert 0 < found.max() <= 4 / 600
 
 
+@pytest.mark.slow
 def test_a_worse_fit_has_a_lower_score():
     exact, private = fitted(np.inf), fitted(0.05)
     held_out = panel(seed=1)
@@ -90,6 +91,7 @@ def test_a_fit_without_noise_warns_of_nothing(recwarn):
     assert not [w for w in recwarn if w.category is UnpaidScoreWarning]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.UnpaidScoreWarning")
 def test_a_grid_search_holds_out_persons():
     sampler = RelationalSampler(schema=PANEL, population_size=500, random_state=0)

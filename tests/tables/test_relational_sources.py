@@ -263,6 +263,7 @@ def test_keys_of_public_tables_are_drawn():
     assert (drawn["ward"] == 5).mean() > 0.5
 
 
+@pytest.mark.slow
 def test_a_million_rows_of_one_person():
     tables = hospital()
     many = pd.DataFrame({"patient": 0, "day": "2020-01-07", "cost": 7.0}, index=range(10**6))

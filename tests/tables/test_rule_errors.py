@@ -207,6 +207,7 @@ GRID = pd.MultiIndex.from_product(
 ).to_frame(index=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(small_implications(), min_size=1, max_size=7))
 def test_implications_are_refused_where_no_record_is_left(rules):

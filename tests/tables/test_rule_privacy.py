@@ -143,6 +143,7 @@ def look_up_what_a_record_has(monkeypatch):
     monkeypatch.setattr(_Lookup, "__call__", leak)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "leak",
     [

@@ -37,6 +37,7 @@ FITTED = make().fit(X)
 DAYS = pd.Interval(pd.Timestamp("2020-03-01"), pd.Timestamp("2020-07-01"))
 
 
+@pytest.mark.slow
 def test_drawn_records_fulfil_all_rules(monkeypatch):
     free = make(constraints=None).fit(X)
     frame = FITTED.sample(3000, random_state=0)
@@ -117,6 +118,7 @@ COMPUTED = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     st.lists(inequalities() | implications(), max_size=3),
@@ -166,6 +168,7 @@ def test_sums_of_decimals_are_those_of_floats():
     assert set(made["total"].round(1)) == set(np.round(np.arange(31) / 10, 1))
 
 
+@pytest.mark.slow
 def test_the_share_that_is_kept():
     frame = FITTED.sample(20_000, random_state=0)
     assert 0.5 < FITTED.acceptance_rate() < 1
@@ -206,6 +209,7 @@ def test_rules_and_conditions_together():
     assert FITTED.effective_size({"low": 3}) > 1
 
 
+@pytest.mark.slow
 def test_conditions_on_columns_that_are_looked_up():
     """They are passed on to the labels that these are looked up by."""
     rules = [
@@ -240,6 +244,7 @@ def test_conditions_on_columns_that_are_looked_up():
                     assert made[name].isin(values if isinstance(values, list) else [values]).all()
 
 
+@pytest.mark.slow
 def test_what_is_hardly_ever_fulfilled_ends():
     counted, draw = [], _conditional_sampling.RecordSampler.draw_with_rules
 
@@ -276,6 +281,7 @@ def test_draws_are_bounded_and_in_order(rate):
     assert sum(drawn) < 1.3 * 1000 / rate + 600
 
 
+@pytest.mark.slow
 def test_rules_are_parameters_as_others_are(monkeypatch):
     monkeypatch.setattr(_table_sampler, "_MOST", 4096)
     sampler = make()
@@ -394,6 +400,7 @@ def test_what_was_not_measured_is_not_estimated():
         estimate_shares(FITTED, [{"key": "person 0"}])
 
 
+@pytest.mark.slow
 def test_an_identifier_changes_no_plan():
     rest = Schema({name: column for name, column in SCHEMA.items() if name != "key"})
     with_it, without = (

@@ -102,6 +102,7 @@ def changes_others(tables):
     return False
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(TANGLED)
 @example(SHARED)
@@ -112,6 +113,7 @@ def test_a_person_with_all_rows_changes_nothing_of_others(keys):
     assert all(len(owners[name][row]) == 1 for name, row in counted(tables))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(TANGLED)
 @example(SHARED)

@@ -151,6 +151,7 @@ def parts_of(sampler):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "most", "n_bins"),
     [(None, None, "auto"), (None, None, 4), *((*u, 4) for u in UNITS[1:])],

@@ -79,6 +79,7 @@ def test_columns_that_are_not_there_are_left_out(loans, sampler):
     np.testing.assert_array_equal(model.predict(shuffled), model.predict(loans.X))
 
 
+@pytest.mark.slow
 def test_repeated_where_seeded(loans, sampler):
     made = [
         SyntheticDataClassifier(

@@ -110,6 +110,7 @@ def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
         sampler.sample()
 
 
+@pytest.mark.slow
 def test_parameters_set_after_fit_do_not_matter(monkeypatch):
     monkeypatch.setattr(_table_sampler, "_MOST", 4096)
     sampler = make().fit(X)

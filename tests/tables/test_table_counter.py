@@ -54,6 +54,7 @@ def test_counts_are_those_of_every_record():
     assert counter([]).count(FRAME).n_rows == 300
 
 
+@pytest.mark.slow
 @quick
 @given(st.lists(st.integers(0, 300), max_size=5), st.randoms(use_true_random=False))
 def test_parts_add_up_in_any_order(cuts, random):
@@ -113,6 +114,7 @@ def test_every_kind_of_table_gives_the_same():
     assert_array_equal(counter().count(rows).finish(), WHOLE_COUNTS)
 
 
+@pytest.mark.slow
 def test_blocks_do_not_matter(monkeypatch):
     for size in (1, 7, 299):
         monkeypatch.setattr(_reader, "_BLOCK", size)

@@ -52,6 +52,7 @@ def equal_tables(first, second):
     )
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("options", [{}, AUTO | {"n_bins": "auto"}], ids=["pairs", "auto"])
 def test_chunks_give_the_tables_of_the_frame(neighbours, options):
@@ -67,6 +68,7 @@ def test_chunks_give_the_tables_of_the_frame(neighbours, options):
     assert not equal_tables(sampler().fit(chunks[2:]), whole)
 
 
+@pytest.mark.slow
 def test_a_dask_frame_gives_the_tables_of_the_frame():
     dask = pytest.importorskip("dask")
     frames = pytest.importorskip("dask.dataframe")
@@ -173,6 +175,7 @@ def test_pairs_that_depend_on_each_other_are_selected(monkeypatch, epsilon, n_ro
     assert selected(monkeypatch, epsilon)[:3] == list(PLANTED)
 
 
+@pytest.mark.slow
 def test_selections_are_random_where_the_budget_is_small(monkeypatch):
     monkeypatch.setattr(_privacy_plan, "_ROUNDS", 1)
     hits, found = [], set()
@@ -195,6 +198,7 @@ def test_a_workload_moves_selections(monkeypatch):
     assert not {*selected(monkeypatch, n_marginals=3, workload=light)[:3]} & {*PLANTED}
 
 
+@pytest.mark.slow
 def test_few_columns_have_all_their_pairs_measured(monkeypatch):
     """Then there is nothing to select but interactions, few of which repeat the pairs."""
     monkeypatch.setattr(_privacy_plan, "_MOST_PAIRS", 10)

@@ -59,6 +59,7 @@ def unlike(first, second):
     return all(np.abs(a[: b.size] - b[: a.size]).min() > 1e-9 for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_equal_calls_repeat_their_noise():
     for options in ({}, {"verbose": 0}):
         assert all(map(np.array_equal, draws(), draws(**options)))

@@ -128,6 +128,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("bins", [4, "auto"])
 @pytest.mark.parametrize(("options", "kinds"), KINDS, ids=words)
@@ -146,6 +147,7 @@ def test_the_sensitivity_is_that_of_a_record(monkeypatch, neighbours, bins, opti
     assert max(scores, default=0) <= most_of_scores(neighbours) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize(
     ("breach", "place"),
@@ -401,6 +403,7 @@ def test_delta_is_held_against_a_public_number_alone():
         assert not any(large in text for text in fit.warnings)
 
 
+@pytest.mark.slow
 def test_the_number_of_records_is_public_under_replacement_alone():
     assert make().fit(X).n_records_ == 600
     assert make(np.inf, neighbours="add_or_remove").fit(X).n_records_ == pytest.approx(600)

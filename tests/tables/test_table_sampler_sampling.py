@@ -149,6 +149,7 @@ def test_dependence_of_three_columns_is_found(monkeypatch, name, neighbours):
     assert holds(pairs).mean() < 0.7 * holds(frame).mean()
 
 
+@pytest.mark.slow
 def test_pairs_of_a_target_come_first():
     """Of few records they are all that is measured; of more the others are too."""
     seen = []
@@ -311,6 +312,7 @@ def short_scores(monkeypatch):
     monkeypatch.setattr(_table_sampler, "_MOST", 4096)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_scores")
 def test_a_search_over_parameters():
     grid = {"epsilon": [4.0, 50.0], "n_bins": ["auto", 4]}

@@ -50,6 +50,7 @@ def arrays(found, seen=None):
     return [part for one in parts for part in arrays(one, seen)]
 
 
+@pytest.mark.slow
 def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
     assert holds_no_more_than_it_says()
     source = TableSampler._noise_source
@@ -73,6 +74,7 @@ def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
             assert not holds_no_more_than_it_says()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("public", [None, table(50, seed=3)], ids=["alone", "public"])
 @pytest.mark.parametrize("store", ["codes", "none"])
 def test_what_is_learned_from_refers_to_no_records(monkeypatch, store, public):

@@ -8,6 +8,7 @@ from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.tables import TableSampler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["paid", "rate"])
 def test_the_law_of_the_target_is_that_of_drawn_rows(loans, sampler, target):
     fitted = sampler(target, random_state=0)
@@ -42,6 +43,7 @@ def test_the_law_does_not_look_at_the_target(loans, sampler):
     pd.testing.assert_frame_equal(with_it, fitted.target_law(other))
 
 
+@pytest.mark.slow
 def test_no_law_without_one_target(loans):
     table = loans.X.assign(paid=loans.y, rate=loans.rate)
     for target in (None, ["paid", "rate"]):

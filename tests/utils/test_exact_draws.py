@@ -178,6 +178,7 @@ def choices_agree(drawn, scores, count, scale):
     return agrees
 
 
+@pytest.mark.slow
 def test_choices_are_those_of_the_exponential_mechanism():
     scores = np.array([5, -3, 2, 0])
     drawn = [tuple(exponential_choices(scores, 2, 2).tolist()) for _ in range(3000)]

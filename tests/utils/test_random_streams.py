@@ -138,6 +138,7 @@ def inclusion_z_scores(source, n, size, n_draws):
 
 
 # Keys for a large share of few records, rejection for a small share of many.
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [(2, 1), (7, 3), (12, 11), (40, 4), (60, 7)])
 def test_every_index_and_every_pair_is_equally_likely(n, size):
     n_draws = 6000
@@ -183,6 +184,7 @@ def test_many_choices_are_of_distinct_indices(size):
     assert not are_distinct(Unchecked(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [(12, 5), (60, 7)])
 def test_a_choice_comes_in_random_order(n, size):
     def z_scores(source):
@@ -248,6 +250,7 @@ def shifted_when_equal(source, n, size, count):
 
 
 # Rejection of rows for the first two, row by row for the others.
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [(4, 2), (10, 3), (4, 3), (5, 4)])
 def test_choices_have_the_law_of_a_choice(n, size):
     count = 20_000
@@ -261,6 +264,7 @@ def test_choices_have_the_law_of_a_choice(n, size):
         assert choice_p_value(broken(noise_source(6), n, size, count), n) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [(4, 2), (3, 2)])
 def test_rows_of_choices_are_independent(n, size):
     def p_value(draw):

@@ -102,6 +102,7 @@ def test_gaussian_noise_is_within_the_bound(value):
     assert 0 < variation("gaussian", value, *GAUSSIAN) < BOUND / 2
 
 
+@pytest.mark.slow
 def test_noise_that_is_added_to_large_values_is_caught():
     assert variation("gaussian", 1e6 + 0.3, *GAUSSIAN, source=Summed, every=7) > 20 * BOUND
     # Where a value is no larger than noise, it makes no difference.

@@ -322,6 +322,7 @@ def _in_a_worker():
         return Probe().fit(None).seen_, Probe.fit.__wrapped__(Probe(), None).seen_, counts()
 
 
+@pytest.mark.slow
 def test_workers_have_one_thread():
     results = joblib.Parallel(n_jobs=2)(joblib.delayed(_in_a_worker)() for _ in range(2))
     assert results == [([{1}], [{2}], {2})] * 2
