@@ -28,6 +28,7 @@ def test_the_page_says_what_is_tried(page):
     assert not found, "\n".join([*found, f"To write the page anew: {COMMAND}"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_page_that_says_something_else_is_found(page):
     tried = cells()
@@ -47,6 +48,7 @@ def test_a_page_that_says_something_else_is_found(page):
     assert differences("", tried)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_could_not_be_tried_is_taken_from_the_page(page):
     unknown = {key: None if key[2] == "dask" else value for key, value in cells().items()}

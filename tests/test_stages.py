@@ -78,6 +78,7 @@ def test_each_stage_could_run(stage):
     assert make("--dry-run", stage, "VENV=.venv-none", "VERSION=0.0.0", "PYTHONS=")
 
 
+@pytest.mark.slow
 def test_stages_that_need_no_network_run(tmp_path):
     """In the environment of this test, as if a stage had made it."""
     (tmp_path / ".ready").touch()

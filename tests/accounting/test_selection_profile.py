@@ -199,6 +199,7 @@ def adaptive_laws(scores, changes, epsilon0):
     return laws
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.floats(0.05, 3))
 def test_no_adaptive_selections_exceed_it(seed, epsilon0):

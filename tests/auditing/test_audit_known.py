@@ -47,6 +47,7 @@ def audited(estimator, X=X, **settings):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_known_is_approached_from_below(kind):
     result = audited(KINDS[kind])

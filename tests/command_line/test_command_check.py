@@ -237,6 +237,7 @@ def test_a_fit_says_who_is_protected_by_the_identifiers(run, visits):
 HIERARCHY = "code: {type: categorical, categories_from: codes.txt, hierarchy: [1]}\n"
 
 
+@pytest.mark.slow
 def test_labels_of_a_file_beside_the_schema(run, folder):
     (folder / "public").mkdir()
     (folder / "public" / "schema.yaml").write_text(HIERARCHY, encoding="utf-8")

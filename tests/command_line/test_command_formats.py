@@ -120,6 +120,7 @@ def test_drafts_have_the_names_of_each_format(run, codes):
         assert done.json["missing"] == gaps
 
 
+@pytest.mark.slow
 def test_several_tables_of_a_database(run, codes):
     (codes / "tables.yaml").write_text(
         "tables:\n"

@@ -48,6 +48,7 @@ READ = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", READ)
 def test_rows_with_discovered_labels_are_written(run, towns, ending):
     done = run("synthesize", f"towns{ending}", *FIT, "towns.yaml", "--out", "out")

@@ -106,6 +106,7 @@ def known(hospital):
     }
 
 
+@pytest.mark.slow
 def test_public_tables_stand_beside_those_of_their_name(run, known):
     options = (*PUBLIC, "--public-weights", "w")
     done = run("check", "hospital.yaml", *options, "--json")

@@ -200,6 +200,7 @@ def test_a_made_up_table_has_persons_with_two_rows(hospital, name):
     assert "beside" not in _fit.made_up_table(schema._with(unit=None), 30)
 
 
+@pytest.mark.slow
 def test_an_estimator_takes_the_same_file(hospital):
     options = {"epsilon": 4.0, "population_size": 200, "max_iter": 2}
     sampler = TableSampler(schema="whole.yaml", **options).fit("stays.csv")

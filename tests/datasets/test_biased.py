@@ -40,6 +40,7 @@ def largest_moment_error(data, agreement, core_variance, spurious_variance):
     return max(np.abs(error).max() for error in errors)
 
 
+@pytest.mark.slow
 def test_moments_are_exact():
     data = make_biased_labels(N, random_state=0)
     assert largest_moment_error(data, 0.7, 0.2, 0.4) < 5

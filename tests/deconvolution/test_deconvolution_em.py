@@ -117,6 +117,7 @@ def test_shares_of_cells_and_of_records():
 # What it learns.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "most"),
     [

@@ -92,6 +92,7 @@ def test_held_out_likelihood_prefers_the_matched_regularization(noise, reg_scale
     assert gain.mean() > 5 * stats.sem(gain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_score_improves_with_training(noise):
     Y = released(noise, 2)
@@ -110,6 +111,7 @@ def test_score_is_bounded_by_that_of_the_raw_law():
     assert gap.mean() < 0.02
 
 
+@pytest.mark.slow
 def test_balanced_and_likelihood_agree():
     Y = released("laplace", 2)
     entropic, likelihood = (learned("laplace", loss=o) for o in ("entropic", "likelihood"))

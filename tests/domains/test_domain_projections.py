@@ -65,6 +65,7 @@ def test_tensors_and_arrays_agree(dtype, domain, seed):
     assert domain.contains(from_tensor).all()
 
 
+@pytest.mark.slow
 @reproducibly
 @given(CONVEX, st.integers(0, 100))
 def test_projection_has_the_right_gradient(domain, seed):

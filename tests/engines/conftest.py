@@ -37,9 +37,9 @@ ENGINES = ["synchronous", "threads", "distributed", "spark", "ray"]
 def pytest_itemcollected(item):
     for warning in _WARNINGS:
         item.add_marker(pytest.mark.filterwarnings(warning))
-    # Its start and its first tasks take longest, and the other engines run the same tests.
+    # Their starts and first tasks take longest, and the other engines run the same tests.
     engine = item.callspec.params.get("engine") if hasattr(item, "callspec") else None
-    if engine == "ray" or "ray" in getattr(item, "fixturenames", ()):
+    if engine in ("ray", "spark") or {"ray", "spark"} & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.slow)
 
 

@@ -39,6 +39,7 @@ def test_sums_are_those_of_the_frame(make_table, n_parts):
     np.testing.assert_array_equal(map_reduce(total, add, X, NUMBERS), total([FRAME]))
 
 
+@pytest.mark.slow
 def test_columns_are_those_asked_for_in_their_order(make_table):
     X = make_table(FRAME, 2)
     assert map_reduce(names_of_columns, union, X, NUMBERS) == {tuple(NUMBERS)}
@@ -52,12 +53,14 @@ def test_partitions_may_be_empty(make_table):
     np.testing.assert_array_equal(map_reduce(total, add, X), total([FRAME[:4]]))
 
 
+@pytest.mark.slow
 def test_a_table_may_be_empty(make_table):
     X = make_table(FRAME[:0], 2)
     np.testing.assert_array_equal(map_reduce(total, add, X), np.zeros(3))
     assert map_reduce(names_of_columns, union, X) == set()
 
 
+@pytest.mark.slow
 def test_counts_by_person(make_table):
     counts = map_reduce(rows_of_persons, sum_of_persons, make_table(FRAME, 4), ["person"])
     assert counts.dtype == np.int64

@@ -51,6 +51,7 @@ def test_engines_give_the_rows_of_frames(make_table, key):
     assert parts({n: make_table(frame, 4) for n, frame in given.items()}) == expected
 
 
+@pytest.mark.slow
 def test_engines_give_the_counts_of_frames(make_table):
     settings = {"population_size": 20, "max_iter": 1, "random_state": 0}
     sampler = RelationalSampler(np.inf, schema=SCHEMA, **settings)

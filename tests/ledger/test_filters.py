@@ -135,6 +135,7 @@ def test_a_full_ledger_is_within_its_cap(kind, epsilon, tmp_path):
     assert ledger.report().composed <= ledger.spent()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "renyi"])
 def test_failures_and_noise_are_within_the_cap_together(kind, tmp_path):
     """Both of them to the brim: δ is that of what fails openly or else tells by its noise."""

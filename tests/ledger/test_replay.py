@@ -111,6 +111,7 @@ def check(case, tmp_path, estimator=None):
     return found, max(prices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEFAULT)
 def test_what_differs_is_what_is_paid_for(name, tmp_path):
     found, ratio = check(REPLAYED[name], tmp_path)
@@ -318,6 +319,7 @@ def test_a_breach_is_caught(kind, name, tmp_path):
     assert is_caught(REPLAYED[name], tmp_path, as_kind(kind, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -164,6 +164,7 @@ def test_the_report_of_a_fit_states_all_charges_of_its_ledger(tmp_path):
     assert PrivacyLedger(path).report().charges[-1].report.ledger == {}
 
 
+@pytest.mark.slow
 def test_a_search_that_pays_states_its_one_charge(tmp_path):
     path = tmp_path / "a.ledger"
     ledger = PrivacyLedger.create(path, dataset="a", epsilon=50.0, delta=1e-3)

@@ -111,6 +111,7 @@ def variation_of_estimates(probabilities, values, kept, n):
     return np.sqrt((square - mean**2) / n * 2 / np.pi).sum() / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.7, 2.0, 5.0])
 def test_expected_variation_of_whole_columns_is_that_of_unbiased_estimates(epsilon):
     schema, n = Schema({"a": Categorical(range(3)), "b": Categorical(range(4))}), 2000

@@ -193,6 +193,7 @@ def test_dependence_of_three_columns_alone_is_seen_in_triples():
     assert k_marginal_score(same, other, schema, k=3) == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     n=st.integers(1, 300),

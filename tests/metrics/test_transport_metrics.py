@@ -41,6 +41,7 @@ def test_unequal_sizes_split_mass():
     np.testing.assert_allclose(wasserstein_distance(X, Y, p=1), 2.0)
 
 
+@pytest.mark.slow
 def test_gaussian_samples_approach_the_closed_form():
     # N(0, I) to N(0, 4 I) in the plane: W_2 = sqrt(2) * (2 - 1).
     rng = np.random.RandomState(0)

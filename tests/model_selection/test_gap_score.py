@@ -136,6 +136,7 @@ def test_the_noise_of_a_score_has_this_sensitivity(monkeypatch):
     ).noise_scale["score"] == pytest.approx(1 / 80 / mu)
 
 
+@pytest.mark.slow
 def test_a_heavy_weight_chooses_parity():
     """A cut below all values treats the groups alike; one between them predicts better."""
     rng = np.random.default_rng(0)

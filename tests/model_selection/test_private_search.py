@@ -243,6 +243,7 @@ def test_a_budget_that_is_not_of_one_gaussian_release_is_found():
     assert ratio != 1
 
 
+@pytest.mark.slow
 def test_predictors_on_synthetic_rows_are_searched():
     frame = table(600)
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})

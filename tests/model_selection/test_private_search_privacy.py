@@ -162,6 +162,7 @@ def test_persons_may_be_named_by_an_identifier_of_the_schema():
         assert search.sample(2)["who"].tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_persons_are_protected_where_the_estimator_protects_them(tmp_path):
     frame = visits()
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
@@ -190,6 +191,7 @@ def states_limits(report, one):
     return set(one.caveats) <= set(report.caveats) and report.max_records == one.max_records
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_limits_of_a_fit_are_limits_of_the_search():
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
@@ -297,6 +299,7 @@ def steps_of_runs(fits):
     return {fit.training.max_iter for fit in fits}, shared
 
 
+@pytest.mark.slow
 def test_runs_share_no_nested_settings(fits, monkeypatch):
     monkeypatch.setattr(PoissonRuns, "draw", lambda self, noise: 40)
     steps, shared = steps_of_runs(fits)

@@ -28,6 +28,7 @@ def test_unit_rows(k, d, kind):
     torch.testing.assert_close(directions.norm(dim=1), torch.ones(k, dtype=torch.float64))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(k=st.integers(1, 40), d=st.integers(1, 12))
 def test_blocks_are_orthonormal_and_bound_the_mean_square(k, d):

@@ -212,6 +212,7 @@ def typed(values, kind):
     return pa.array(values, type=pa.string()).cast(KINDS[kind])
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.sampled_from(list(TEXTS)).map(TEXTS.get),

@@ -95,6 +95,7 @@ def test_transitions_are_conditional_shares_and_worse_tables_are_worse():
     np.testing.assert_allclose(np.sum(ward["real"], axis=1), 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 99), most=st.integers(2, 500))
 def test_a_person_is_drawn_with_all_rows_or_none(seed, most):
@@ -175,6 +176,7 @@ def test_the_verdict_of_each_table_has_counts_models_and_rules():
     assert any(w.startswith("visits: A constant predictor of ward that always") for w in words)
 
 
+@pytest.mark.slow
 def test_rules_that_rows_of_tables_break_are_counted():
     sampler, broken = fitted(constraints=RULES), tables()
     visits = broken["visits"].sort_values(["patient", "day"], kind="stable")
@@ -333,6 +335,7 @@ def test_rows_without_order_have_sizes_and_no_transitions():
     check_page(report.to_html())
 
 
+@pytest.mark.slow
 def test_grandchildren_are_compared_within_their_parent():
     orders = Table(
         Schema({"paid": Categorical([0, 1])}),

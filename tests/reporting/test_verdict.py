@@ -97,6 +97,7 @@ def test_the_least_count_is_three_standard_deviations(error, n_rows):
     assert below < 3 * np.sqrt((error * n_rows) ** 2 + below) + 1e-6
 
 
+@pytest.mark.slow
 def test_counts_of_what_no_record_has_are_below_the_least_count():
     schema = Schema({"a": Categorical(["x", "y", "never"]), "b": Categorical(["u", "v"])})
     frame = pd.DataFrame({"a": ["x", "y"] * 300, "b": ["u", "v", "v", "v"] * 150})
@@ -143,6 +144,7 @@ def fitted():
     return sampler.fit(frame())
 
 
+@pytest.mark.slow
 def test_a_good_fit_has_its_uses(fitted):
     verdict = QualityReport.from_estimator(fitted, n_samples=4000).to_dict()["verdict"]
     fit, not_fit = "\n".join(verdict["fit"]), "\n".join(verdict["not_fit"])
@@ -155,6 +157,7 @@ def test_a_good_fit_has_its_uses(fitted):
     assert "Statements about single persons" in not_fit
 
 
+@pytest.mark.slow
 def test_a_report_shows_its_verdict_in_a_notebook(fitted):
     report = QualityReport.from_estimator(fitted, n_samples=500)
     assert repr(report) == "<QualityReport on 500 synthetic rows, may be published>"
@@ -247,6 +250,7 @@ def test_models_of_noise_are_no_use(is_clear):
     assert any("Models of ill" in line for line in verdict["not_fit"]) is not is_clear
 
 
+@pytest.mark.slow
 def test_what_a_constant_predictor_says_is_the_most_frequent_label(fitted):
     report = QualityReport.from_estimator(fitted, n_samples=4000).to_dict()
     (line,) = [line for line in report["words"] if "A constant predictor of ill" in line]
@@ -255,6 +259,7 @@ def test_what_a_constant_predictor_says_is_the_most_frequent_label(fitted):
     assert constant_words({"columns": []}, "ill") is None
 
 
+@pytest.mark.slow
 def test_nothing_is_learnt_from_independent_columns():
     rng = np.random.default_rng(0)
     noise = pd.DataFrame(

@@ -743,6 +743,7 @@ def schemas(column):
     return st.dictionaries(names(), column, min_size=1, max_size=5).filter(is_modelled).map(Schema)
 
 
+@pytest.mark.slow
 @reproducibly
 @given(schemas(st.one_of(any_columns(), dates(), st.just(Identifier()))), names())
 def test_data_packages_round_trip(schema, name):
@@ -768,6 +769,7 @@ def csvw_columns():
     )
 
 
+@pytest.mark.slow
 @reproducibly
 @given(schemas(csvw_columns()), names())
 def test_csvw_round_trips(schema, name):

@@ -71,6 +71,7 @@ class Partial(NoiseSource):
         return draws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_noise_is_what_the_report_states(tiny, table, releases, monkeypatch, kind):
     options = {"training__hidden_layer_sizes": (40,), "training__max_iter": 20}

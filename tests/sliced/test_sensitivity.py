@@ -308,6 +308,7 @@ def network_gradient(network, X, Y, directions, clip):
     return torch.einsum("nd,ndp->p", dU, J) + torch.einsum("nd,ndp->p", dV, K)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_a_network_stays_within_the_bound(d):
     torch_rng = torch.Generator().manual_seed(d)

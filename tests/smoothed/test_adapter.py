@@ -271,6 +271,7 @@ def is_scored_by_known_target_labels(adapter, X, y, domain):
     )
 
 
+@pytest.mark.slow
 def test_score_counts_known_labels_of_the_target(shifted):
     X, y, domain = shifted
     options = {"source_iter": 100, "adaptation_weight": 0.0, "training__hidden_layer_sizes": (16,)}

@@ -189,6 +189,7 @@ def largest_shift(table, monkeypatch):
     return max(np.linalg.norm(first - one, axis=1).max() for one in (opposite, near))
 
 
+@pytest.mark.slow
 def test_a_record_moves_a_release_by_the_diameter_at_most(table, monkeypatch):
     assert 0.95 < largest_shift(table, monkeypatch) <= 1 + 1e-9
 
@@ -261,6 +262,7 @@ def standard(noise):
     return abs(noise.mean()) * np.sqrt(n) < 5 and abs((noise**2).mean() - 1) * np.sqrt(n / 2) < 5
 
 
+@pytest.mark.slow
 def test_the_noise_is_what_the_report_states(table, releases, monkeypatch):
     noise = noise_of(tiny(training__max_iter=30), table, releases)
     assert noise.shape == (30, 24)

@@ -175,6 +175,7 @@ def test_a_target_that_lies_elsewhere_is_mapped():
     assert accuracy(adapter, *data) > alone + 0.1
 
 
+@pytest.mark.slow
 def test_a_target_that_tells_no_shift_is_left_alone():
     data = both(EVEN, move=np.array([0, 0, 0.5]))
     alone = fitted(made(adaptation_weight=0.0), *data)

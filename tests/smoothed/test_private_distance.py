@@ -35,6 +35,7 @@ def test_the_noise_is_on_both_sides(monkeypatch):
     assert private(X, Y).distance > 0.5 * private(X, Y).noise_scale
 
 
+@pytest.mark.slow
 def test_more_copies_of_public_noise_lower_the_bias():
     X, Y = sample(300), sample(300, seed=1)
 

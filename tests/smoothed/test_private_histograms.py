@@ -77,6 +77,7 @@ def changes(vectors, domain, pair, **options):
     return np.linalg.norm(other_moments - moments), np.linalg.norm(moved), (moved != 0).sum()
 
 
+@pytest.mark.slow
 def test_a_record_moves_each_release_by_its_sensitivity_at_most(vectors):
     moments, counts, n_moved = changes(vectors, BALL, worst_pair(BALL))
     # Attained: by the moments up to the grid of their points, by the counts up to rounding.
@@ -241,6 +242,7 @@ def noise_of(vectors, **changed):
     return noise / noise.std()
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_the_noise_of_the_same_release_alone(vectors, monkeypatch):
     neighbour = sample(40)
     neighbour[0, 0] += 0.01
@@ -364,6 +366,7 @@ def test_counts_have_their_distance_too(mean):
     assert (np.diff(edges) >= 0).all()
 
 
+@pytest.mark.slow
 def test_the_bias_of_the_noise_is_removed(monkeypatch):
     X, Y = sample(300), sample(300, seed=1)
 

@@ -91,6 +91,7 @@ def test_a_release_decides_the_price(tiny_generator, changes):
     assert plain.plan(40, 3).releases != other.plan(40, 3).releases
 
 
+@pytest.mark.slow
 def test_searches_reach_nested_settings(tiny_generator, labelled):
     grid = {"training__learning_rate": [0.1, 0.2], "release__kind": ["records", "moments"]}
     generator = tiny_generator(epsilon=np.inf)

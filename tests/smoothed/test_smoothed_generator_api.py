@@ -368,6 +368,7 @@ def test_a_network_of_ones_own(tiny_generator, labelled):
     assert seen[1] == (2, wide)
 
 
+@pytest.mark.slow
 def test_output_of_a_transform(tiny_generator):
     """The network makes images, the records are their cosine coefficients."""
     images = np.random.default_rng(0).uniform(0, 1, size=(60, 64))

@@ -132,6 +132,7 @@ def test_records_outside_of_the_domain_count_by_where_they_are(tiny_generator):
     assert scores[2] < scores[1] - 80 / np.sqrt(2)
 
 
+@pytest.mark.slow
 def test_a_larger_score_is_better(tiny_generator):
     rng = np.random.default_rng(0)
     X = rng.normal([1.0, -1.0], 0.3, size=(300, 2))

@@ -63,6 +63,7 @@ def many():
     return codes, *ask(CHAIN, 3.0, codes=codes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", ["auto", 2000])
 def test_the_law_of_the_records_is_learned(many, batch_size):
     codes, mechanism, encoded = many
@@ -79,6 +80,7 @@ def test_the_law_of_the_records_is_learned(many, batch_size):
     assert max(variations(P, codes[:, [0, 0, 0]] % CHAIN)) > 0.1
 
 
+@pytest.mark.slow
 def test_a_large_prior_makes_columns_independent(many):
     codes, mechanism, encoded = many
     options = {"n_rows": 30, "max_iter": 200}
@@ -95,6 +97,7 @@ def test_a_large_prior_makes_columns_independent(many):
 # Its course.
 
 
+@pytest.mark.slow
 def test_a_fit_near_given_rows(many):
     """They are kept by a large prior, and left for the answers without one."""
     codes, mechanism, encoded = many

@@ -142,6 +142,7 @@ def test_no_more_values_change_than_were_paid_for(neighbours):
     assert n_changed > mechanism.n_changed[0] // 2
 
 
+@pytest.mark.slow
 def test_rows_of_persons_may_change_any_cell():
     records = table().assign(person=np.repeat(np.arange(200), 3))
     sampler, seen = fitted(TableSampler(**QUICK, unit="person"), records)

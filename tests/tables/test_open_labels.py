@@ -516,6 +516,7 @@ def test_all_sources_give_the_same_releases(store, tmp_path):
             assert_array_equal(mine.counts, theirs.counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["polars", "duckdb", "dask"])
 def test_lazy_tables_give_the_same_releases(package):
     module = pytest.importorskip("dask.dataframe" if package == "dask" else package)

@@ -574,6 +574,7 @@ def test_public_dependence_shows_where_noise_hides_the_private_one(kind):
     assert found["without keys"][1] > 0.5
 
 
+@pytest.mark.slow
 @kinds
 def test_many_private_records_overrule_wrong_public_tables(kind):
     private = KINDS[kind][1](2000, seed=3)
@@ -664,6 +665,7 @@ def test_keys_of_public_tables_that_do_not_agree_are_named():
         stages("tree", some(stays=texts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("public", public_of("panel"), ids=range(5))
 def test_panels_beside_public_ones_of_any_kind(public):
     rules = [Implication({"state": 3}, {"sex": "f"})]

@@ -145,6 +145,7 @@ def fitted(public, n=4000, epsilon=2.0, **options):
     return LocalTableSampler(mechanism, public=public, **options).fit(answers)
 
 
+@pytest.mark.slow
 def test_a_right_table_adds_dependence_that_few_answers_lack():
     agree = [np.trace(joint(fitted(public, n=400))) for public in (None, copies(1000, 0))]
     assert agree[1] > agree[0]
@@ -205,6 +206,7 @@ def test_few_answers(n):
     assert len(fitted(copies(30, 0), n=n).sample(4)) == 4
 
 
+@pytest.mark.slow
 def test_a_target_may_come_from_the_answers():
     mechanism = JointRandomizedResponse(4.0, schema=SCHEMA, n_asked=2, always=["c"]).fit()
     answers = mechanism.transform(copies(4000, None))

@@ -154,6 +154,7 @@ ERRORS = [OSError("The line is dead."), KeyboardInterrupt("stop"), MemoryError("
 ERRORS += [ValueError("cut")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)

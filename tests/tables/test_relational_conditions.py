@@ -134,6 +134,7 @@ def test_conditions_on_a_child_table_hold_for_the_first_row(fitted, conditions, 
         assert counts.to_numpy().sum() == 0, name
 
 
+@pytest.mark.slow
 def test_persons_have_the_probabilities_of_rejection_sampling(fitted):
     free = first_rows(fitted.sample(30_000, random_state=0))
     kept = free[free["department"] == "heart"]

@@ -432,6 +432,7 @@ def test_no_person_changes_more(first, second, kind, at):
     assert (vectors <= 1 + 1e-9).all()
 
 
+@pytest.mark.slow
 @kinds
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_order_of_rows_in_a_file_changes_nothing(kind, seed, plan):

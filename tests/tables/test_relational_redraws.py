@@ -105,6 +105,7 @@ def test_all_rows_of_a_person_are_redrawn():
     assert (drawn["at"] % 2 == 1)[before % 2 == 0].all()
 
 
+@pytest.mark.slow
 def test_rows_know_the_index_of_the_next_row():
     # A row that starts before the end of the row before could not be redrawn alone.
     values = {"start": ascending(6, 19), "end": uniform(6, 19)}

@@ -251,6 +251,7 @@ def test_what_is_made_up_is_never_read():
     make(schema=COMPUTED).fit(plain.assign(id=hidden["id"]))
 
 
+@pytest.mark.slow
 @relations
 def test_nothing_is_spent_on_what_is_made_up(neighbours):
     def spent(schema, constraints):

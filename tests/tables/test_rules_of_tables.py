@@ -64,6 +64,7 @@ def test_drawn_columns_keep_their_declaration():
     assert total.max() > 25
 
 
+@pytest.mark.slow
 def test_keys_are_distinct_in_draws_of_several_blocks(monkeypatch):
     monkeypatch.setattr(_conditional_sampling, "_BLOCK", 14 * 30)
     for sampler in (FITTED, make(constraints=None).fit(X)):
@@ -189,6 +190,7 @@ def test_the_share_that_is_kept():
     assert half.acceptance_rate({"level": 2.5}) == 0.0
 
 
+@pytest.mark.slow
 def test_rules_and_conditions_together():
     conditions = {"low": pd.Interval(10, 15), "state": "RP", "total": pd.Interval(20, 28)}
     frame = FITTED.sample(200, conditions=conditions, random_state=0)
@@ -312,6 +314,7 @@ def test_the_score_is_that_of_records_with_rules():
     assert ruled.score(frame) > free.score(frame) + 0.05
 
 
+@pytest.mark.slow
 def test_nulls():
     n = 600
     frame = X.iloc[:n].assign(high=np.nan)

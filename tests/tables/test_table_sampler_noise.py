@@ -24,6 +24,7 @@ X, WIDE_X = table(), wide()
 hasten = pytest.fixture(autouse=True)(hasten)
 
 
+@pytest.mark.slow
 def test_the_noise_is_normal_and_of_the_stated_scale(monkeypatch):
     def is_standard():
         parts = [p for _ in range(4) for p in make(random_state=None, max_iter=1).fit(X).marginals_]

@@ -177,6 +177,7 @@ def test_a_workload_has_less_noise():
 # Conditions.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [4, "auto"])
 def test_records_fulfil_conditions(bins):
     sampler = make(np.inf, n_bins=bins).fit(X)

@@ -74,6 +74,7 @@ def test_wrong_chances_are_caught(kind, monkeypatch):
     assert p_value(kind, kind(20_000, 2), 4) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [discrete_laplace, discrete_gaussian])
 def test_draws_have_the_law_of_opendp(kind):
     dp = pytest.importorskip("opendp.prelude")

@@ -156,6 +156,7 @@ def fitted():
     yield model.predict
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
 @pytest.mark.parametrize("error", MOST)
 def test_other_methods_show_no_value(error):
