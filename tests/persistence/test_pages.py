@@ -28,26 +28,8 @@ def pages_of(estimator):
     ]
 
 
-# A class has the same page whatever it releases: its other fits have theirs in the full run.
-OTHERS = {
-    "evolution by thresholds",
-    "evolution of public classes",
-    "moments of public classes",
-    "sliced measures, one more",
-    "smoothed adapter on projections",
-    "smoothed moments",
-    "smoothed projections",
-    "smoothed projections on one direction",
-    "smoothed, by a perceptron",
-    "smoothed, by upsampling",
-}
-assert FITS.keys() > OTHERS
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n in OTHERS)) for n in sorted(FITS)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(FITS))
 def test_every_estimator_has_pages(name):
     estimator = fitted(name)
     report, card = QualityReport.from_estimator(estimator, n_samples=30), model_card(estimator)
