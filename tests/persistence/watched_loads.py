@@ -63,12 +63,16 @@ class _Watch:
 
 @contextmanager
 def watched(*valid):
-    """Yield a watch, once valid files have loaded whatever the libraries load when first used."""
+    """Yield a watch, once valid files have loaded whatever the libraries load when first used.
+
+    Each is read twice: threads of the libraries that the first reading loaded are limited in the
+    second.
+    """
     watch = _Watch()
     sys.addaudithook(watch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for path in valid:
+        for path in (*valid, *valid):
             sklearn_dpgen.load(path)
         yield watch
     watch.is_on = False
