@@ -171,7 +171,8 @@ def test_a_report_shows_its_verdict_in_a_notebook(fitted):
 
 @pytest.mark.filterwarnings("ignore:With epsilon")
 def test_noise_has_hardly_any():
-    sampler = TableSampler(0.02, 1e-6, schema=SCHEMA, target="ill").fit(frame(300))
+    sampler = TableSampler(0.02, 1e-6, schema=SCHEMA, target="ill", random_state=0)
+    sampler.fit(frame(300))
     report = QualityReport.from_estimator(sampler, n_samples=300)
     verdict = report.to_dict()["verdict"]
     not_fit = "\n".join(verdict["not_fit"])
