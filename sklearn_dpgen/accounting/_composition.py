@@ -97,7 +97,7 @@ def compose_epsilon(
     releases = _merge_gaussians(releases)
     if _is_exact(releases):
         return releases[0][0].epsilon(delta)
-    return _composed(tuple(releases), discretization).epsilon(delta)
+    return _composed(tuple(releases), _step(discretization)).epsilon(delta)
 
 
 def compose_delta(
@@ -126,7 +126,7 @@ def compose_delta(
     releases = _merge_gaussians(releases)
     if _is_exact(releases):
         return releases[0][0].delta(epsilon)
-    return _composed(tuple(releases), discretization).delta(epsilon)
+    return _composed(tuple(releases), _step(discretization)).delta(epsilon)
 
 
 @dataclass(frozen=True)
@@ -275,10 +275,13 @@ def _connect_the_dots(profile, step, total_times):
     return LossDistribution(places - n_positive, np.log(probabilities[places]), float(delta[-1]))
 
 
+def _step(discretization):
+    return None if discretization is None else check_positive(discretization, "discretization")
+
+
 @functools.lru_cache(maxsize=8)
-def _composed(releases, discretization=None):
-    step = default_discretization(releases) if discretization is None else discretization
-    step = check_positive(step, "discretization")
+def _composed(releases, step=None):
+    step = default_discretization(releases) if step is None else step
     times = tuple(count for _, count in releases)
     parts = tuple(_connect_the_dots(profile, step, sum(times)) for profile, _ in releases)
     return ComposedLosses(step, parts, times)
