@@ -211,6 +211,11 @@ def test_default_grid_follows_tiny_losses_and_spares_huge_ones():
             ValueError,
             "discretization",
         ),
+        (
+            lambda: compose_delta([(LaplaceProfile(1.0), 2)], 1.0, discretization=[0.1]),
+            TypeError,
+            "discretization",
+        ),
     ],
 )
 def test_bad_arguments(call, error, message):
