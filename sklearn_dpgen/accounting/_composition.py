@@ -281,7 +281,7 @@ def _step(discretization):
 
 @functools.lru_cache(maxsize=8)
 def _composed(releases, step=None):
-    step = default_discretization(releases) if step is None else step
+    step = _step(default_discretization(releases)) if step is None else step
     times = tuple(count for _, count in releases)
     parts = tuple(_connect_the_dots(profile, step, sum(times)) for profile, _ in releases)
     return ComposedLosses(step, parts, times)
