@@ -141,17 +141,9 @@ def sampler(**options):
     return TableSampler(schema=SCHEMA, max_iter=5, **BUDGET, **options)
 
 
-@pytest.mark.parametrize(
-    ("neighbours", "weights"),
-    [
-        ("replace_one", {"unit_weights": "rows", "max_rows": 3}),
-        pytest.param("add_or_remove", {}, marks=pytest.mark.slow),
-        pytest.param("replace_one", {}, marks=pytest.mark.slow),
-        pytest.param(
-            "add_or_remove", {"unit_weights": "rows", "max_rows": 3}, marks=pytest.mark.slow
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
+@pytest.mark.parametrize("weights", [{}, {"unit_weights": "rows", "max_rows": 3}])
 def test_persons_of_a_table_sampler(monkeypatch, neighbours, weights):
     estimator = sampler(neighbours=neighbours, **weights)
     result = audited(estimator, TABLE, n_trials=8)

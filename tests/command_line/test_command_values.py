@@ -46,6 +46,7 @@ def files(made, folder):
     shutil.copytree(made, folder, dirs_exist_ok=True)
 
 
+@pytest.mark.slow
 def test_codes_and_labels_of_a_file_fit(run, files):
     done = run("check", "raw.yaml", "raw.csv", "--json")
     assert done.code == 0
@@ -138,6 +139,7 @@ def strays(path):
     }
 
 
+@pytest.mark.slow
 def test_dates_money_and_decimals_come_back_as_they_came(run, folder, stays):
     shutil.copytree(stays, folder, dirs_exist_ok=True)
     assert run("check", "stays.yaml", "stays.csv", "--json").json["faults"] == {}

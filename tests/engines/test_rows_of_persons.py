@@ -69,6 +69,7 @@ def test_engines_give_the_counts_of_frames(make_table):
     assert isinstance(sampler.sample(2)["visits"], pd.DataFrame)
 
 
+@pytest.mark.slow
 def test_faults_on_workers_name_the_table(make_table):
     given = tables()
     given["visits"] = make_table(given["visits"].assign(day=5), 3)

@@ -63,6 +63,7 @@ def photographs(n=6):
     return np.stack([np.stack([i, j, (i + j + k / n) / 3], axis=2).ravel() for k in range(n)])
 
 
+@pytest.mark.slow
 def test_images_are_drawn_in_range_and_repeat(interface):
     assert isinstance(interface, VariationInterface)
     assert (interface.model_shape, interface.width) == ((8, 8, 3), 192)

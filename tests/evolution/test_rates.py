@@ -267,6 +267,7 @@ def idealized_bound(X, n_steps, sigmas, beta):
     return math.sqrt(d) * (beta + 2.0 ** (-n_steps - 1) + 3 / n * lost + noise), occupied
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n_steps"), [(1, 5), (2, 4), (3, 3)])
 @pytest.mark.parametrize("shape", ["line", "cube", "spots"])
 def test_the_idealized_schedule_stays_below_its_bound(d, n_steps, shape):

@@ -104,6 +104,7 @@ def test_integers_of_any_width(column, kind, data):
     check(column, pd.DataFrame({"x": nullable}), given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NUMBERS)
 def test_integers_one_by_one(name):
     """Those beside the bounds, and where no float is exact."""

@@ -614,7 +614,8 @@ def reached(large, **target):
     return rates.min() / rates.max(), model, rates
 
 
-@pytest.mark.parametrize("ratio", [pytest.param(0.6, marks=pytest.mark.slow), 0.9])
+@pytest.mark.slow
+@pytest.mark.parametrize("ratio", [0.6, 0.9])
 def test_the_ratio_of_rates_is_reached(large, ratio):
     found, model, rates = reached(large, min_ratio=ratio)
     assert found == pytest.approx(ratio, abs=0.1)

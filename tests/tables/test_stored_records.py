@@ -70,6 +70,7 @@ def test_weights_are_those_of_persons():
         assert records.n_records == PERSONS["who"].nunique()
 
 
+@pytest.mark.slow
 @units
 @pytest.mark.parametrize(
     "n_jobs",
