@@ -31,6 +31,7 @@ def records(mechanism, n):
     return torch.tensor(BOX.sample(23, rng)), torch.tensor(np.asarray(Y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["entropic", "likelihood"])
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
 def test_blocks_give_the_loss_and_the_gradient_of_the_matrix(mechanism, loss, monkeypatch):

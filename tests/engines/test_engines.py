@@ -48,6 +48,7 @@ def test_columns_are_those_asked_for_in_their_order(make_table):
         map_reduce(total, add, X, [*NUMBERS, "nobody"])
 
 
+@pytest.mark.slow
 def test_partitions_may_be_empty(make_table):
     X = make_table(FRAME[:4], 7)
     np.testing.assert_array_equal(map_reduce(total, add, X), total([FRAME[:4]]))

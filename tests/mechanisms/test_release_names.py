@@ -76,7 +76,9 @@ def _same(Y):
 
 
 @each
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.slow] * (way == "workers")) for way in WAYS]
+)
 def test_the_name_goes_along(name, way):
     mechanism, records = MECHANISMS[name]
     released = WAYS[way](clone(mechanism).fit_transform(records))

@@ -59,6 +59,7 @@ def joined(given):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_distances_are_those_of_the_metric(report):
     static = {f"patients.{n}": c for n, c in SCHEMA["patients"].schema.items()}
     expected = row_distances(

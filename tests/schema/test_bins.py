@@ -119,6 +119,7 @@ def test_equal_bins_share_a_grid_evenly(n_steps, n_bins):
     assert column.codes(pd.Series(expected[1:]) - 1).tolist() == list(range(n_bins))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", FINE.values(), ids=FINE)
 def test_many_bins_take_memory_in_proportion(column):
     n_bins = 2**17

@@ -207,6 +207,7 @@ def test_noise_is_foreseen(group_weights):
         assert classifier.privacy_.sensitivity == pytest.approx(task + pair / 4, rel=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "epsilon", "alpha", "options", "warns"),
     [

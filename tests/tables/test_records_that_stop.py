@@ -120,6 +120,7 @@ CHANGES = [(fewer, None), (more, None), (cut_off, None), (fewer, "who"), (more, 
 CHANGES += [(cut_off, "who"), (moved, "who"), (someone_new, "who")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize(("change", "unit"), CHANGES)
 def test_a_table_that_changes_is_refused(tmp_path, change, unit, n_jobs):

@@ -132,6 +132,7 @@ def test_a_stream_holds_no_record(monkeypatch):
 # Chunks that differ.
 
 
+@pytest.mark.slow
 @units
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_chunks_of_other_types(unit, most, n_jobs):

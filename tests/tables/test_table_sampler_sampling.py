@@ -134,6 +134,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("name", HIDDEN)
 def test_dependence_of_three_columns_is_found(monkeypatch, name, neighbours):
