@@ -119,6 +119,7 @@ def test_a_change_without_an_entry_is_found(changes, changed, found):
     assert changes.undescribed(changed) == found
 
 
+@pytest.mark.slow
 def test_the_tool_ends_with_a_fault(changes, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["check_changes.py"])
     changes.main()

@@ -92,6 +92,7 @@ class TestGaussian(ProfileContract):
     def hockey_stick(self, epsilon):
         return integrate_hockey_stick(norm(1.3).pdf, norm.pdf, epsilon)
 
+    @pytest.mark.slow
     def test_agrees_with_dp_accounting(self):
         pld = privacy_loss_distribution.from_gaussian_mechanism(
             1 / 1.3, value_discretization_interval=1e-4

@@ -221,6 +221,7 @@ def test_text_rounds_up():
     assert "Gaussian" not in AttackRisk(LaplaceProfile(1.0)).to_text()
 
 
+@pytest.mark.slow
 def test_a_report_has_the_risk_of_its_releases():
     half, third = GaussianProfile(0.5), LaplaceProfile(0.3)
     common = {"name": "two releases", "events": (), "epsilon": 2.0, "delta": 1e-5}

@@ -133,6 +133,7 @@ def test_drawn_directions_have_the_law(law):
                 check_law(law, (broken[:, :, 0] ** 2).sum(axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [ProjectionLaw(3, 3), ProjectionLaw(6, 4)], ids=str)
 def test_each_direction_is_uniform_on_the_sphere(law):
     """Without its signs a factor of Q R has columns that prefer one side."""
@@ -295,6 +296,7 @@ def spread_keeping(law, multiplier, n_points, scale):
     return MixtureProfile([GaussianProfile(m) for m in nodes], weights.clip(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [ProjectionLaw(20, 3), ProjectionLaw(10, 25, "independent")])
 @pytest.mark.parametrize("n_points", [3, 12])
 def test_few_values_are_an_upper_bound(law, n_points):
@@ -427,6 +429,7 @@ def test_a_line_has_one_direction(kind):
     assert list(law.survival([3.0, 4.0, 5.0])) == [1, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accountant", ["profile", "rdp"])
 def test_more_directions_cost_more_and_orthogonal_ones_less(accountant):
     plan = {"sampling_rate": 0.05, "n_steps": 50, "accountant": accountant}

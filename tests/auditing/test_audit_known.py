@@ -55,6 +55,7 @@ def test_what_is_known_is_approached_from_below(kind):
     assert 0.97 < result.ratio <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["half noise", "no clip", "twice", "seed"])
 def test_what_is_broken_is_a_violation(fault):
     result = audited(Sums(n_releases=2, fault=fault))
@@ -72,6 +73,7 @@ def test_batches_with_replacement_are_found(monkeypatch):
     assert "a record is twice in one batch" in result.findings
 
 
+@pytest.mark.slow
 def test_noise_that_is_less_than_it_is_said_to_be_is_found(monkeypatch):
     intact = NoiseSource._noisy
 
@@ -84,6 +86,7 @@ def test_noise_that_is_less_than_it_is_said_to_be_is_found(monkeypatch):
     assert any("gaussian noise has at most 0.5" in finding for finding in result.findings)
 
 
+@pytest.mark.slow
 def test_few_residuals_are_no_finding():
     # A low confidence makes bounds of few residuals small, which is no fault of the noise.
     fitted = Transcript()
@@ -94,6 +97,7 @@ def test_few_residuals_are_no_finding():
     assert noise_findings([fitted]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "records"),
     [
@@ -146,6 +150,7 @@ def test_an_unlikely_draw_of_the_noise_is_no_violation(monkeypatch, method):
     assert drawn(1e-9)
 
 
+@pytest.mark.slow
 def test_composed_pairs_are_below_the_accountant_and_near():
     delta = 1e-5
     sampled = sampled_without_replacement(GaussianProfile(1.0), 0.1)
@@ -230,6 +235,7 @@ def test_bounds_of_counts():
     assert epsilon_of_rates(0.2, 0.2, 0.1) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_guesses_in_one_run_rarely_show_more_than_there_is(epsilon):
     # Of randomized responses, whose coins are right with probability e^ε / (1 + e^ε).
@@ -244,6 +250,7 @@ def test_guesses_in_one_run_rarely_show_more_than_there_is(epsilon):
     assert binom.sf(v - 1, m, 1 / (1 + math.exp(-found[v]))) == pytest.approx(0.05, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.5, 2.0])
 def test_gaussian_guesses_in_one_run_rarely_show_more_than_there_is(mu):
     m = 400

@@ -142,6 +142,7 @@ def needs(file_name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @needs("adult.csv.gz")
 def test_real_adult_fits_its_public_schema():

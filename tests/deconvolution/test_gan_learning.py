@@ -163,6 +163,7 @@ def test_latents_of_the_score_cover_the_cube_evenly(tiny):
     np.testing.assert_allclose(gan.score_samples(Y), np.log((at_a + at_b) / 2), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_score_is_deterministic_and_of_each_record_alone(noise):
     gan, Y = learned(noise, training__max_iter=5), released(noise, 2)[:2500]

@@ -77,6 +77,7 @@ def test_value():
     assert energy_score(em, Y) > expected
 
 
+@pytest.mark.slow
 def test_it_is_the_scoring_of_a_search(tiny):
     box = Box(-1, 1, n_features=2)
     mechanism = LaplaceMechanism(5.0, domain=box, random_state=0)

@@ -100,6 +100,7 @@ def moves_by_degree(interface):
     return sizes[0] < 0.02 and (np.diff(sizes) > 0.1).all()
 
 
+@pytest.mark.slow
 def test_larger_degrees_move_farther(interface, pipeline):
     assert moves_by_degree(interface)
     deaf = Deaf(pipeline, n_inference_steps=10, batch_size=4, device="cpu")

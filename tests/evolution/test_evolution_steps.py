@@ -227,6 +227,7 @@ def test_without_noise_the_law_is_recovered():
     assert weighted_w1(learner("evolution", np.inf).fit(-X), fresh) > 0.5
 
 
+@pytest.mark.slow
 def test_with_noise_annealing_beats_the_theory():
     """The figures of the project's trial, W1 at ε = 1, δ = 1e-4, n = 1000, within their spread."""
     X = quadrant(1000)

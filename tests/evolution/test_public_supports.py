@@ -31,6 +31,7 @@ def test_grids_by_hand():
     assert len(grid_support(Box(0, 1, n_features=784), 100)) == 64
 
 
+@pytest.mark.slow
 @reproducibly
 @given(DOMAINS, st.integers(1, 300))
 def test_grid_is_inside_and_distinct(domain, n_points):

@@ -79,6 +79,7 @@ budget = st.floats(1e-6, 1e3)
 failure = st.floats(1e-12, 0.5)
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(big, st.integers(1, 10**4), st.floats(1e-6, 1e6), budget, failure)
 def test_the_theorem_for_any_quantities(n, d, diameter, epsilon, delta):
@@ -154,6 +155,7 @@ def test_without_noise_a_record_is_the_unit():
     assert annealed_parameters(10_000, 2, 1e6, 1e-4) == found
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(big, some, st.one_of(budget, st.just(math.inf)), failure)
 def test_annealed_settings_for_any_quantities(n, d, epsilon, delta):

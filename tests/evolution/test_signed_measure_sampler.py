@@ -108,6 +108,7 @@ def test_points_that_repeat():
     assert sampler.weights_[0].sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_the_public_total_lowers_the_error():
     """Noise on the sum of the votes is no news: half of the line is empty, and stays so."""
     line, shifted, plain = Box(-1, 1), [], []

@@ -287,6 +287,7 @@ def _sizes(nullable):
     return st.integers(2, 5), nullable
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     declared=st.lists(columns(), min_size=1, max_size=5),

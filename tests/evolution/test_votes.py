@@ -22,6 +22,7 @@ def test_same_as_brute_force(metric, backend, n, m, d, memory):
     check(normal(n, d), normal(m, d, 1), metric, backend=backend, memory=memory)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(clouds(), st.sampled_from(CASES), st.sampled_from([0.001, 0.02, 256]))
 def test_ties(cloud, case, memory):
@@ -81,6 +82,7 @@ def test_float32_votes_like_float64(metric, backend):
         check(records, candidates, metric, backend=backend)
 
 
+@pytest.mark.slow
 def test_faiss_gives_the_same_votes():
     pytest.importorskip("faiss")
     check(normal(300, 8), normal(400, 8, 1), "l2", backend="faiss")

@@ -23,6 +23,7 @@ def squares(x, v):
     return np.square(x[:, None] - v).sum(axis=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [*METRICS, squares])
 def test_iterables(metric):
     expected = nearest_neighbor_votes(X, V, metric=metric)

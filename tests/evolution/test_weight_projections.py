@@ -149,6 +149,7 @@ def test_simplex_at_all_scales(weights, power):
 # The distance
 
 
+@pytest.mark.slow
 @reproducibly
 @given(sizes, seeds)
 def test_references_agree(m, seed):

@@ -105,6 +105,7 @@ def test_the_filters_hold_in_the_same_game(kind, tmp_path):
     assert failure < naive[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize("kind", ["gaussian", "renyi"])
 def test_a_full_ledger_is_within_its_cap(kind, epsilon, tmp_path):

@@ -41,6 +41,7 @@ def ledger(path):
     return PrivacyLedger.create(path, **CAP)
 
 
+@pytest.mark.slow
 def test_forty_fits_cost_what_one_with_forty_times_the_squared_mu_does(ledger, path):
     for _ in range(40):
         ledger.reserve(gaussian_plan(0.1), what="counts")

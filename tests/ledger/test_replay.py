@@ -119,6 +119,7 @@ def test_what_differs_is_what_is_paid_for(name, tmp_path):
     assert ratio <= 1 + 1e-6 or name in AVERAGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_PERSONS)
 def test_what_differs_by_a_person_is_what_is_paid_for(name, tmp_path):
     found, ratio = check(REPLAYED[name].of_persons(), tmp_path)
@@ -302,6 +303,7 @@ class ReleasesOnCondition(MomentSampler):
         return self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

@@ -81,6 +81,7 @@ def test_frequencies_tell_what_answers_cover(epsilon, n_asked):
         np.testing.assert_allclose(table, by_definition(covered, epsilon), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_question_that_depends_on_the_record_is_caught():
     for kind, n_asked in ((AsksByRecord, 1), (KeysByRecord, 2), (GroupsByRecord, 3)):
         law = release_law(mechanism(2.5, n_asked=n_asked), n_asked)

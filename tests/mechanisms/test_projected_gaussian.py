@@ -65,6 +65,7 @@ def test_the_price_is_that_of_the_law(stratum, law):
     assert (plain < mechanism.noise_scale) == (law.mean > 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stratum", [SAMPLED, WHOLE])
 def test_whole_blocks_are_as_many_releases_of_the_records(stratum):
     plain = planned(stratum, None).noise_scale
@@ -171,6 +172,7 @@ def test_a_chunk_counts_as_many_releases_as_it_holds():
     assert not counts_every_batch(uncounted)
 
 
+@pytest.mark.slow
 def test_a_refused_chunk_costs_nothing():
     run = planned(SAMPLED, CUT).run(noise_source(0))
     with pytest.raises(RuntimeError, match=r"30 left, 31 wanted"):

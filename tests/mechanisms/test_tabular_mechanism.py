@@ -206,6 +206,7 @@ def brute_force(mechanism, x, y):
     return math.log(np.dot(weights, p))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_soft_record_is_the_mixture_of_its_vertices(noise):
     mechanism = TabularMechanism(3.0, schema=SCHEMA, n_bins=BINS, noise=noise).fit()

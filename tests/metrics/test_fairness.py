@@ -114,6 +114,7 @@ def test_zero_rates(y_pred, expected):
     np.testing.assert_equal(ratios.to_dict(), {1: expected})
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(rows=st.integers(2, 3).flatmap(records))
 def test_equalized_odds_are_the_impact_within_a_label(rows):

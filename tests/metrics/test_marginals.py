@@ -217,6 +217,7 @@ def test_few_records_in_many_cells_are_counted_as_many_in_few(n, m, order, seed)
     assert -1e-9 <= score <= 1000
 
 
+@pytest.mark.slow
 def test_labels_by_the_thousand_do_not_take_a_cell_each():
     schema = Schema({name: Categorical(range(100_000)) for name in "abc"})
     codes = np.arange(60)[:, None] * np.array([1666, 1500, 1000])

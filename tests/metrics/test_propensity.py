@@ -30,6 +30,7 @@ def test_one_binary_column_has_a_closed_form(a, b, n):
     assert propensity_mse_ratio(real, synthetic, schema) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [400, 800])
 def test_two_samples_of_one_distribution_are_at_the_documented_ratio(m):
     ratios = [

@@ -40,6 +40,7 @@ CUTS = {"cut": [0.1, 0.3, 0.6, 0.9]}
 SEEDED = {"random_state": 0, "epsilon": 5.0, "n_runs": 20}
 
 
+@pytest.mark.slow
 def test_finds_the_parameters_that_predict():
     search = PrivateSearchCV(NoisyThreshold(), CUTS, **SEEDED).fit(X, y)
     assert search.best_params_ == {"cut": 0.3}
@@ -57,6 +58,7 @@ def test_takes_distributions_and_lists_of_spaces():
     assert PrivateSearchCV(NoisyThreshold(), spaces, **SEEDED).fit(X, y).best_params_["cut"] == 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_runs", [3, NegativeBinomialRuns(0.2), BinomialRuns(6, 0.5)], ids=str)
 def test_the_plan_is_what_a_fit_states(n_runs):
     search = PrivateSearchCV(NoisyThreshold(), CUTS, n_runs=n_runs)

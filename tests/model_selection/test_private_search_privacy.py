@@ -77,6 +77,7 @@ def largest_score_change(search, monkeypatch):
     return 1 / n_scored / scale
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_score_is_that_of_a_run(monkeypatch):
     search = PrivateSearchCV(NoisyThreshold(), {"cut": [0.3]}, epsilon=1.0)
     mu = calibrate_runs(1.0, 1e-5, PoissonRuns(10)).run.mu
@@ -211,6 +212,7 @@ def test_limits_of_a_fit_are_limits_of_the_search():
         assert not states_limits(replace(report, caveats=_private_search._CAVEATS), one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["predictor", "sampler"])
 def test_persons_are_protected_wherever_the_unit_is_given(place):
     """Rows of one person would else train and score, each with the weight of a person."""

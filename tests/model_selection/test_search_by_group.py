@@ -164,6 +164,7 @@ def test_groups_of_persons_are_split_by_persons(seen, five):
         search.fit(frame, y, sensitive_features=side)
 
 
+@pytest.mark.slow
 def test_estimators_that_protect_groups_split_without_them():
     search = PrivateSearchCV(mapped(), {"min_ratio": [0.5, 1.0]}, n_runs=2, epsilon=5.0)
     search.fit(X, Y, sensitive_features=SIDE)
@@ -333,6 +334,7 @@ def test_a_search_takes_groups_by_routing():
     assert pipeline["search"].best_estimator_.groups_ == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_search_of_the_same_groups_and_no_other():
     def score(side):
         search = PrivateSearchCV(mapped(), {"min_ratio": [1.0]}, n_runs=2, random_state=0)

@@ -436,6 +436,7 @@ def test_a_private_number_of_persons_is_not_read():
     assert said_of(1) == said_of(20)
 
 
+@pytest.mark.slow
 def test_a_number_that_is_read_before_the_relation_is_caught(monkeypatch):
     monkeypatch.setattr(_private_search, "check_neighbours", lambda estimator: None)
     first, second = said_of(1), said_of(20)

@@ -120,6 +120,7 @@ def test_deformations_move_images():
     assert np.ptp(moved.sample(50), axis=0).max() > 4
 
 
+@pytest.mark.slow
 def test_classifiers_learn_from_the_images():
     train = np.arange(len(DIGITS)) % 2 == 0
     sampler = make(epsilon=20.0, delta=1e-4, **PRIVATE).fit(DIGITS[train], LABELS[train])
@@ -132,6 +133,7 @@ def test_classifiers_learn_from_the_images():
     assert wrong.score(DIGITS[~train], LABELS[~train]) < 0.2
 
 
+@pytest.mark.slow
 def test_samples():
     sampler = make(epsilon=5.0, **PRIVATE).fit(DIGITS, LABELS)
     X = sampler.sample(300, y=np.arange(300) % 10, random_state=0)
@@ -171,6 +173,7 @@ def test_colours():
         assert mean[:, side].max() < 0.3
 
 
+@pytest.mark.slow
 def test_the_score_prefers_the_law_of_the_images():
     own = DIGITS[LABELS == 0]
     sampler = make(epsilon=np.inf).fit(own)
@@ -246,6 +249,7 @@ def test_the_state_follows_from_the_releases(monkeypatch):
     assert not states(lambda self, value, noise: value)
 
 
+@pytest.mark.slow
 def test_the_report():
     sampler = make(epsilon=0.7, **PRIVATE).fit(DIGITS, LABELS)
     report = sampler.privacy_

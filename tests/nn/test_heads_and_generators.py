@@ -53,6 +53,7 @@ def violation(domain, P):
     return (P - domain.project(P)).abs().max().item() / scale
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(domains, st.integers(1, 6), sizes, st.integers(0, 2**16))
 def test_head_ends_inside_the_domain_with_finite_gradients(domain, n, size, seed):

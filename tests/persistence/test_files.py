@@ -56,6 +56,7 @@ def test_the_same_model_is_the_same_file(path, tmp_path):
     assert path.read_bytes() == (tmp_path / "again").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", range(1, FORMAT + 1))
 def test_files_of_each_format_are_opened(version):
     folder = FIXTURES / f"format_{version}"
@@ -188,6 +189,7 @@ class Subclass(MomentSampler):
     """One that a user wrote."""
 
 
+@pytest.mark.slow
 def test_other_estimators_are_refused_with_what_to_save_instead(path):
     own = Subclass(**CASES["moments"].estimator.get_params()).fit(FRAME)
     with pytest.raises(TypeError, match="Subclass cannot be saved"):

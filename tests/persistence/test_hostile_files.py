@@ -102,6 +102,7 @@ def test_ten_thousand_hostile_files(files, tmp_path):
     check_many(files, tmp_path, 10_000)
 
 
+@pytest.mark.slow
 def test_files_are_hostile_by_what_was_changed(files, tmp_path):
     """The negative twin: what the mutations start from is valid, sealed by other code."""
     for name, data in files.items():

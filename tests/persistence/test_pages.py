@@ -54,6 +54,7 @@ def test_pages_hold_no_record_id_seed_or_ledger(name, tmp_path):
     assert found_secrets(pages_of(with_secrets(name, tmp_path))) == set()
 
 
+@pytest.mark.slow
 def test_a_page_that_holds_a_secret_is_caught(tmp_path, monkeypatch):
     from sklearn_dpgen.reporting import _model_card
 

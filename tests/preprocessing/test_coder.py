@@ -125,6 +125,7 @@ FLOATS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @quick
 @given(columns(), st.sampled_from(["float32", "float64"]), st.lists(FLOATS, max_size=8))
 def test_floats(column, kind, values):
@@ -164,6 +165,7 @@ def test_floats_of_two_bytes():
         check(column, pa.array([one, two], type=pa.float16()))
 
 
+@pytest.mark.slow
 @quick
 @given(columns(), st.lists(st.decimals(-300, 300, places=2) | st.none(), max_size=6))
 def test_decimals(column, values):
@@ -176,6 +178,7 @@ def test_decimals_of_labels():
         check(column, pa.array([Decimal(1), None], type=pa.decimal256(60, 0)))
 
 
+@pytest.mark.slow
 @quick
 @given(columns(), st.lists(st.booleans() | st.none(), max_size=6))
 def test_truths(column, values):
@@ -296,6 +299,7 @@ DAYS = st.dates(datetime.date(1600, 1, 1), datetime.date(2400, 1, 1))
 NEAR = st.dates(datetime.date(2019, 12, 30), datetime.date(2020, 4, 2))
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.sampled_from(list(DATES)).map(DATES.get),

@@ -110,6 +110,7 @@ def test_a_missing_coordinate_is_a_missing_key():
         PlaceEncoder(GLOBE).transform(frame)
 
 
+@pytest.mark.slow
 def test_other_columns_their_order_and_the_index_stay():
     frame = pd.DataFrame(
         {"size": [1, 2], "long": [0.0, 1.0], "kind": ["a", "b"], "lat": [3.0, 4.0]}, index=[7, 5]

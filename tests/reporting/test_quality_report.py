@@ -157,12 +157,14 @@ def test_its_figures_are_those_of_the_metrics(report):
     assert found["privacy"]["epsilon"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_violation_is_said_so():
     report = QualityReport(table(60), table(60, 1), schema=SCHEMA, audit=Violation())
     page = check_page(report.to_html())
     assert page.marks["audit"][1] == "The audit found a violation of the claimed guarantee."
 
 
+@pytest.mark.slow
 def test_the_result_of_an_audit_is_shown():
     audit = AuditResult(
         estimator="TableSampler",
@@ -189,6 +191,7 @@ def test_a_worse_table_has_worse_figures():
     assert figures[0]["distances"]["sliced"] < figures[1]["distances"]["sliced"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The synthetic target")
 def test_a_synthetic_target_of_one_class_scores_as_guessing_does():
     report = QualityReport(table(), table(seed=1).assign(ill="no"), schema=SCHEMA, target="ill")
@@ -254,6 +257,7 @@ def test_a_single_column_is_enough():
     check_page(QualityReport(frame, frame).to_html())
 
 
+@pytest.mark.slow
 def test_many_rows_are_drawn_from_and_the_page_says_so():
     report = QualityReport(table(500), table(400, 1), schema=SCHEMA, max_rows=200)
     figures = report.to_dict()["figures"]

@@ -187,6 +187,7 @@ def test_a_number_of_records_that_is_not_public_is_not_in_an_entry():
     assert "600" not in json.dumps(entry)
 
 
+@pytest.mark.slow
 def test_nobody_is_trusted_in_the_local_model():
     mechanism = TabularMechanism(2.0, schema=SCHEMA).fit()
     card = model_card(mechanism, title="Answers", author="Ada")

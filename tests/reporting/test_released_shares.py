@@ -32,6 +32,7 @@ def released(counts, noise_scale=1.0, width=3):
     return NoisyMarginal(("a",), (groups,), np.asarray(counts, float), noise_scale)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.floats(-50, 1000), min_size=2, max_size=60),
     st.integers(1, 12),

@@ -59,6 +59,7 @@ def test_an_association_above_the_noise_is_found():
     assert n_clear(DEPENDENT, 200.0) < 10
 
 
+@pytest.mark.slow
 def test_a_trend_over_many_cells_is_found_in_groups():
     x, y = np.meshgrid(np.linspace(-1, 1, 20), np.linspace(-1, 1, 20))
     trend = 45 * (1 + 0.7 * x * y)

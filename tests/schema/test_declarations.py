@@ -16,6 +16,7 @@ from sklearn_dpgen.domains import Box, OneHot, Product
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
 
+@pytest.mark.slow
 @reproducibly
 @given(st.dictionaries(st.text(), columns(), min_size=1, max_size=4))
 def test_files_are_lossless(declared):

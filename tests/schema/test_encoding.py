@@ -103,6 +103,7 @@ def test_date_objects_are_dates():
     assert [value.date() for value in decoded] == values.tolist()
 
 
+@pytest.mark.slow
 @reproducibly
 @given(labels(), st.booleans(), st.data())
 def test_labels_round_trip(choices, nullable, data):

@@ -263,6 +263,7 @@ def test_codes_lie_in_their_ball_and_come_back(tiny, table):
 # Randomness.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_seeds(tiny, table, parameters_of, kind):
     def fit(random_state):
@@ -379,6 +380,7 @@ def test_codes_feed_a_classifier(tiny, table, frame):
     assert pipeline.predict(frame).shape == (41,)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("routed")
 def test_search_and_cross_validation(tiny, table, frame, monkeypatch):
     fair = tiny("classifier", classes=[0, 1]).set_fit_request(sensitive_features=True)

@@ -112,6 +112,7 @@ def test_a_group_may_lack_a_label(tiny, table, probe, alpha):
     assert [s.sensitivity for s in strata] == pytest.approx(expected, rel=1e-12, abs=1e-300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [False, True])
 def test_a_fold_may_lack_a_group(tiny, table, search):
     groups = np.array(["c"] * 5 + ["a", "b"] * 18)

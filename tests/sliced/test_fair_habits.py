@@ -125,6 +125,7 @@ def largest_weighted_change(tiny, table, probe):
     return max(changes)
 
 
+@pytest.mark.slow
 def test_a_weight_moves_the_gradient_by_at_most_the_sensitivity(tiny, table, probe, monkeypatch):
     assert 0.5 < largest_weighted_change(tiny, table, probe) <= 1 + 1e-9
     # Twin: weights that are taken as given.

@@ -331,6 +331,7 @@ def test_a_network_stays_within_the_bound(d):
     assert not never_exceeds(torch.stack(unclipped), bound)
 
 
+@pytest.mark.slow
 def test_a_linear_network_attains_the_bound():
     network = nn.Linear(2, 1, bias=False).double()
     network.weight.data = torch.tensor([[1.0, 0.0]]).double()

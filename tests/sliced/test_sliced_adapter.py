@@ -128,6 +128,7 @@ def largest_change(table, private, side, monkeypatch, **options):
 PRIVATE = [("target", "target"), ("source", "source"), ("both", "source"), ("both", "target")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("private", "side"), PRIVATE)
 @pytest.mark.parametrize("alpha", [0.2, 0.9])
 def test_a_record_moves_a_release_by_at_most_the_sensitivity(
@@ -136,6 +137,7 @@ def test_a_record_moves_a_release_by_at_most_the_sensitivity(
     assert 0.05 < largest_change(table, private, side, monkeypatch, alpha=alpha) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("private", "side"), PRIVATE)
 def test_without_clipped_jacobians_it_moves_further(table, private, side, monkeypatch):
     objective = "sklearn_dpgen.sliced._objective.clip_weights"
@@ -143,6 +145,7 @@ def test_without_clipped_jacobians_it_moves_further(table, private, side, monkey
     assert largest_change(table, private, side, monkeypatch, alpha=0.9) > 1 + 1e-3
 
 
+@pytest.mark.slow
 def test_without_a_clipped_loss_a_source_record_moves_further(table, monkeypatch):
     factors = "sklearn_dpgen.nn._jacobian.norm_clip_factors"
     monkeypatch.setattr(factors, lambda norms, _: torch.ones_like(norms))
@@ -321,6 +324,7 @@ def noise_of_a_fit(table, monkeypatch, private):
     return noise.std(), len(noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("private", SIDES)
 def test_noise_is_that_of_the_worst_side(table, private, monkeypatch):
     spread, count = noise_of_a_fit(table, monkeypatch, private)

@@ -310,6 +310,7 @@ def test_intervals_hold_the_means_of_the_population(protects, rate):
     assert (np.ptp(narrow[:, 1:3], axis=1) < np.ptp(table[:, 1:3], axis=1)).all()
 
 
+@pytest.mark.slow
 def test_shrinkage_keeps_what_noise_does_not_explain():
     rng = np.random.default_rng(0)
     noise = 0.1 * rng.normal(size=(2000, 3))

@@ -65,6 +65,7 @@ def largest_change(tiny_generator, released, domain, kind, n_trials=15):
     return largest, generator.privacy_.sensitivity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_record_changes_a_release_by_the_sensitivity(tiny_generator, released, kind, domain):

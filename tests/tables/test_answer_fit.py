@@ -242,6 +242,7 @@ def coins():
     return mechanism, answers[:400], answers[400:].reset_index(drop=True)
 
 
+@pytest.mark.slow
 def test_early_stopping_explains_new_answers_better(coins, monkeypatch):
     mechanism, known, new = coins
     options = {"population_size": 40, "prior": 0.0, "max_iter": 200, "learning_rate": 0.2}

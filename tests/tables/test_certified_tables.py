@@ -86,6 +86,7 @@ def is_certified(seen):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "records"), SAMPLERS)
 def test_releases_and_reports(sampler, records):
     sampler, seen = fitted(sampler, records)

@@ -23,6 +23,7 @@ from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 # All columns.
 
 
+@pytest.mark.slow
 @reproducibly
 @given(
     st.integers(2, 5000),

@@ -50,6 +50,7 @@ def adds_one_a_level(tree, n_levels, codes):
     return True
 
 
+@pytest.mark.slow
 @reproducibly
 @given(st.integers(2, 5000), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
 def test_a_record_adds_one_to_one_cell_of_each_level(n_values, nullable, is_flat, seed):

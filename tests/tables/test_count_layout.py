@@ -72,6 +72,7 @@ def test_tables_are_those_of_all_records(case, fine):
     assert_same(counted(layout, codes, weights), oracle(codes, tables, groups, weights))
 
 
+@pytest.mark.slow
 @quick
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=3), st.integers(0, 99))
 def test_categories_by_themselves(sizes, seed):

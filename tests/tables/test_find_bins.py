@@ -82,6 +82,7 @@ def test_fewest_bins(finder):
             finder.find_bins(n_bins)
 
 
+@pytest.mark.slow
 def test_a_law_that_holds_one_bin_alone():
     asked = JointRandomizedResponse(10.0, schema=SCHEMA, n_bins=4, n_asked=1, random_state=0).fit()
     table = records(2000).assign(age=0, pay=999.0)

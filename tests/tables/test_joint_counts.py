@@ -171,6 +171,7 @@ def test_weights_of_one_count():
     assert_array_equal(weighed.add(codes, np.ones(40_000, np.int64)).vector, plain.vector)
 
 
+@pytest.mark.slow
 @given(st.permutations(range(5)), st.integers(1, 4))
 def test_vectors_add_in_any_order(order, cut):
     parts = [JointCounts(MIXED[:5], PAIRS[:3]).add(records(MIXED, 30, seed)) for seed in range(5)]

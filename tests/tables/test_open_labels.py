@@ -542,6 +542,7 @@ def test_a_source_that_is_read_once_needs_stored_codes():
 # Around a fit.
 
 
+@pytest.mark.slow
 def test_unknown_labels_of_other_records_are_the_rest_label():
     model = sampler(target="ill").fit(people())
     records = people(5).assign(town="nowhere")
@@ -670,6 +671,7 @@ def test_constraints_are_saved_with_the_discovered_labels(tmp_path):
     assert load(tmp_path / "model").schema_ == model.schema_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
 def test_certified_noise_discovers_labels(neighbours):
     pytest.importorskip("opendp")

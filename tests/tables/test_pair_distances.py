@@ -67,6 +67,7 @@ def test_distances_of_pairs(seed):
     np.testing.assert_array_equal(found, pair_distances(frame, law, ENCODER))
 
 
+@pytest.mark.slow
 def test_drawn_records_add_little(monkeypatch):
     law = ProductMixture(ENCODER.domain_, np.ones(1), np.repeat(1 / np.array(WIDTHS), WIDTHS)[None])
     # Each cell as often as is expected: all of the distance is that of what is drawn.

@@ -228,6 +228,7 @@ def by_rows_of_all(parent, path):
     return np.full(len(parent), max(len(parent), 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "twin"), [("_ordered", by_position), ("_path", by_rows_of_all)])
 @pytest.mark.parametrize("check", [check_own_rows, check_own_rows_of_panel])
 def test_what_depends_on_places_or_on_others_is_caught(name, twin, check, monkeypatch):
@@ -253,6 +254,7 @@ def test_the_order_is_that_of_the_files_if_all_hashes_collide(monkeypatch):
         check_all()
 
 
+@pytest.mark.slow
 def test_equal_rows_are_ordered_by_their_descendants(monkeypatch):
     monkeypatch.setattr(
         _person_rows,

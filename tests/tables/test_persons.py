@@ -241,6 +241,7 @@ def test_a_person_changes_each_release_by_what_is_priced(monkeypatch, neighbours
     assert 0.98e-5 < exact_delta(8.0, mu, epsilon0, n) <= 1e-5 * (1 + 1e-3)
 
 
+@pytest.mark.slow
 @relations
 @broken_weights
 @pytest.mark.parametrize("store", ["codes", "none"])

@@ -676,6 +676,7 @@ def test_panels_beside_public_ones_of_any_kind(public):
     assert by_name.set_params(**FEW).fit(panel()).public_agreement_
 
 
+@pytest.mark.slow
 def test_the_most_rows_are_those_of_evenly_spaced_persons(monkeypatch):
     monkeypatch.setattr("sklearn_dpgen.tables._public_persons._MOST_ROWS", 100)
     _, found = stages("tree", PUBLIC["tree"])
@@ -689,6 +690,7 @@ def test_the_most_rows_are_those_of_evenly_spaced_persons(monkeypatch):
     assert {0, 1, 2, 3} <= {*found[0].codes[layout.stages[0].columns[1]]}
 
 
+@pytest.mark.slow
 def test_certified_noise(monkeypatch):
     pytest.importorskip("opendp")
     monkeypatch.undo()
@@ -697,6 +699,7 @@ def test_certified_noise(monkeypatch):
     assert sampler.plan(150).to_json() == sampler.privacy_.to_json()
 
 
+@pytest.mark.slow
 def test_hostile_public_rows_are_refused():
     sampler = make(public=PUBLIC["tree"], **FEW).fit(tree())
     layout, law = sampler._layout(), sampler.distribution_

@@ -108,6 +108,7 @@ def test_agreement_minimizes_its_objective():
     assert_allclose(agreed([], copies, base, [2, 2, 2], most), 1)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_tilted_rows_have_the_given_means(seed):

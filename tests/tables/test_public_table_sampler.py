@@ -194,6 +194,7 @@ def others():
     return [PUBLIC, shuffled, constant, PUBLIC[:3], X]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pairs", "pairs of fine columns"])
 def test_single_columns_take_the_same_noise_whatever_the_public_table(kind):
     fits = [listen(make(public=public, **KINDS[kind]), X) for public in others()]
@@ -315,6 +316,7 @@ def posterior_of_exact_counts(monkeypatch):
     monkeypatch.setattr("sklearn_dpgen.tables._releases.public_cells", leak)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("leak", "options"),
     [

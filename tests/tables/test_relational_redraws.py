@@ -62,6 +62,7 @@ def ascending(n_rows, high):
     return np.sort([rng.choice(high + 1, n_rows, replace=False) for _ in range(N)])
 
 
+@pytest.mark.slow
 def test_rows_are_redrawn():
     # Half of the rows have a sum that is not declared, so one in 16 persons would have none.
     values = {"a": uniform(4), "b": uniform(4)[::-1], "sum": uniform(4)}
@@ -140,6 +141,7 @@ def test_values_are_drawn_under_rules():
     assert (drawn["a"] <= drawn["b"]).all()
 
 
+@pytest.mark.slow
 def test_later_rows_depend_on_computed_values():
     # In private rows, the state alternates and w mostly equals it; the city says nothing of either.
     rng = np.random.default_rng(3)
@@ -212,6 +214,7 @@ def test_redrawn_rows_keep_the_probabilities_of_conditions(monkeypatch, patients
     assert (persons["sex"] == "m").mean() > 0.75
 
 
+@pytest.mark.slow
 def test_first_rows_inside_a_leaf_fulfil_conditions(monkeypatch):
     # All rows of a person are in one leaf of 157 values, in the order of their values.
     monkeypatch.setattr(_releases, "MAX_LEAVES", 64)

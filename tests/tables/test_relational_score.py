@@ -86,6 +86,7 @@ def test_a_worse_fit_has_a_lower_score():
     assert exact.score(mixed) < best - 0.005
 
 
+@pytest.mark.slow
 def test_a_fit_without_noise_warns_of_nothing(recwarn):
     fitted(np.inf).score(panel())
     assert not [w for w in recwarn if w.category is UnpaidScoreWarning]

@@ -76,6 +76,7 @@ def planned_scales(fitted):
     return fitted._plan(layout=fitted._layout(), public={}, n_samples=N).details._table_scales()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_pairs", [200, 3])
 @pytest.mark.parametrize(
     ("schema", "given", "target"),

@@ -91,6 +91,7 @@ def on_records(monkeypatch, change):
     )
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("n_bins", [4, "auto"])
 def test_a_record_that_breaks_rules_counts_as_any_other(neighbours, n_bins):
@@ -173,6 +174,7 @@ def test_rules_that_follow_the_records_would_be_seen(monkeypatch, leak):
             assert not are_alike()
 
 
+@pytest.mark.slow
 def test_records_that_are_repaired_would_be_seen(monkeypatch):
     """Where one breaks no rule, those after it that do take its values."""
     crowd = pd.concat([X[~is_broken(X)], replaced(X, slice(0, 99), HIGH)[:100]])

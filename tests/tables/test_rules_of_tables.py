@@ -393,6 +393,7 @@ def test_rules_follow_one_another():
     assert {name for part in sampler.marginals_ for name in part.columns} == {*"abc"}
 
 
+@pytest.mark.slow
 def test_what_was_not_measured_is_not_estimated():
     """What a rule computes has no noisy counts, and the law no values of it."""
     assert estimate_means(FITTED, ["tenth"])["estimate"].between(0, 2).all()

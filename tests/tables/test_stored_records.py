@@ -176,6 +176,7 @@ def test_fits_are_the_same_wherever_records_are(tmp_path, unit, most, n_bins):
         assert parts_of(fit) == parts_of(expected), name
 
 
+@pytest.mark.slow
 @units
 def test_a_frame_of_dask_is_counted_where_it_is(monkeypatch, unit, most):
     dask = pytest.importorskip("dask.dataframe")

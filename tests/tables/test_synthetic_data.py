@@ -32,6 +32,7 @@ def forgetful(loans, **params):
     )
 
 
+@pytest.mark.slow
 def test_the_estimator_learns_from_the_sampler_alone(loans, sampler):
     kept = SyntheticDataClassifier(
         sampler(marginals="pairs", random_state=0), n_samples=1000, n_draws=1, random_state=0

@@ -189,6 +189,7 @@ def test_selections_are_random_where_the_budget_is_small(monkeypatch):
     assert len(found) > 4
 
 
+@pytest.mark.slow
 def test_a_workload_moves_selections(monkeypatch):
     choose, last = partial(selected, monkeypatch, n_marginals=1), ("x4", "x7")
     assert choose()[0] == ("x0", "x1")

@@ -203,6 +203,7 @@ SCORES = {
 }
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("name", SCORES)
 def test_scores_that_move_by_more_would_be_seen(monkeypatch, neighbours, name):
@@ -249,6 +250,7 @@ def test_all_pairs_cost_the_budget(neighbours, epsilon, delta):
     assert sum(costs) == pytest.approx(scales[1] ** -2.0)
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("options", [AUTO, TARGET], ids=["auto", "target"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-4), (8.0, 1e-6)])
@@ -290,6 +292,7 @@ def test_less_noise_would_be_seen(monkeypatch, neighbours, breach):
     assert exact_delta(2.0, mu, epsilon0, n) > 1.2e-5
 
 
+@pytest.mark.slow
 def test_selections_that_were_not_paid_for_are_refused(monkeypatch):
     afford(monkeypatch)
     count = MarginalsPlan.n_selections.fget
@@ -369,6 +372,7 @@ def test_tables_with_equal_outputs_give_equal_fits(neighbours, epsilon, options)
 FEW = {"first": wide(4000), "others": wide(60, seed=5)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("leak", "options"),
     [

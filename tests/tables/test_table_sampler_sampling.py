@@ -324,6 +324,7 @@ def test_a_search_over_parameters():
     assert search.best_estimator_.sample(2).shape == (2, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_scores")
 def test_at_the_end_of_a_pipeline():
     def capped(frame):

@@ -83,6 +83,7 @@ def is_at_most(high, low, epsilon):
         return Decimal(high) / Decimal(low) <= Decimal(epsilon).exp()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(st.floats(1e-9, 40.0))
 def test_odds_are_rounded_down(epsilon):
